@@ -1,0 +1,307 @@
+"""The same rooms without Dagster, for terminals and scripts.
+
+Imports are made where they are needed: ``--help`` answers without pyarrow, pandas or pydantic.
+Exit codes: 0 done (also when there was nothing to do), 1 data refused or missing, 2 usage or I/O.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from etl_assets import __version__
+from etl_assets.errors import EtlError
+from etl_assets.settings import LANDING, STAGED, WAREHOUSE, Settings
+
+if TYPE_CHECKING:
+    from etl_assets.contract import Pipeline
+    from etl_assets.engine import Outcome
+
+
+def _places(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that every command has: where the rooms are, and how to answer."""
+    options = [
+        click.option("--landing", metavar="PATH", help=f"Where deliveries arrive, a folder or URL.  [env: {LANDING}]"),
+        click.option("--staged", metavar="DIR", help=f"Where extracts are frozen.  [env: {STAGED}]"),
+        click.option("--warehouse", metavar="PATH", help=f"The SQLite file with rows and ledger.  [env: {WAREHOUSE}]"),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, package_name="etl_assets")
+def cli() -> None:
+    """Incremental, idempotent pipelines: rows, ledger entry and progress change in one transaction, or not at all."""
+
+
+@cli.command()
+@click.argument("pipeline")
+@click.option("--partition", metavar="KEY", help="Load one partition.")
+@click.option("--from", "first", metavar="KEY", help="Load a range of partitions, from this one …")
+@click.option("--to", "last", metavar="KEY", help="… to this one, both included.")
+@click.option("--pending", is_flag=True, help="Load every partition whose newest delivery is not committed.")
+@click.option(
+    "--delivery", metavar="NAME", help="Load this delivery (2.csv, or 2.csv#1 for a revision), not the newest."
+)
+@click.option("--restate", is_flag=True, help="Publish on purpose what is superseded or already committed.")
+@click.option("--reason", metavar="TEXT", help="Why; kept in the ledger. Goes with --restate.")
+@_places
+def run(
+    pipeline: str,
+    partition: str | None,
+    first: str | None,
+    last: str | None,
+    pending: bool,
+    delivery: str | None,
+    restate: bool,
+    reason: str | None,
+    landing: str | None,
+    staged: str | None,
+    warehouse: str | None,
+    as_json: bool,
+) -> None:
+    """Freeze and publish deliveries of PIPELINE, each partition in a transaction of its own."""
+    if (partition is not None) + (first is not None or last is not None) + pending != 1:
+        raise click.UsageError("say which partitions: --partition KEY, or --from KEY --to KEY, or --pending")
+    if (first is None) != (last is None):
+        raise click.UsageError("--from and --to go together")
+    if restate != bool(reason and reason.strip()):
+        raise click.UsageError("--restate and --reason go together: what is done on purpose has a reason")
+    if delivery and partition is None:
+        raise click.UsageError("--delivery goes with --partition: a name belongs to one partition")
+    settings = Settings.from_environment(landing, staged, warehouse)
+    outcomes: list[Outcome] = []
+    error = None
+    try:
+        _load(settings, pipeline, (partition, first, last), delivery, reason if restate else None, outcomes, as_json)
+    except EtlError as raised:
+        error = raised
+    if as_json:
+        document: dict[str, Any] = {"batches": [_outcome_document(o) for o in outcomes]}
+        if error:
+            document["error"] = f"{error.kind}: {error}"
+        _print_document(document)
+    elif not outcomes and not error:
+        click.echo(f"{pipeline}: nothing is pending")
+    if error:
+        _say_error(error)
+        sys.exit(error.exit_code)
+    sys.exit(1 if any(o.status == "refused" for o in outcomes) else 0)
+
+
+def _load(
+    settings: Settings,
+    name: str,
+    which: tuple[str | None, str | None, str | None],
+    delivery: str | None,
+    reason: str | None,
+    outcomes: list[Outcome],
+    as_json: bool,
+) -> None:
+    import uuid
+
+    from etl_assets.engine import Engine, Restatement
+    from etl_assets.registry import find_pipeline
+    from etl_assets.survey import survey
+
+    pipeline = find_pipeline(name)
+    engine = Engine(settings, pipeline)
+    partition, first, last = which
+    if partition is not None:
+        scopes: Sequence[str] = [partition]
+    elif first is not None and last is not None:
+        engine.check_scopes([first, last])
+        scopes = pipeline.partitions.between(first, last)
+        if not scopes:
+            raise click.UsageError(f"--from {first} is after --to {last}")
+    else:
+        scopes = [status.scope for status in survey(settings, pipeline).waiting()]
+    if not scopes:
+        return
+    restatement = Restatement(reason) if reason else None
+    with _progress(name, len(scopes), as_json) as tell:
+        for outcome in engine.load(scopes, f"cli-{uuid.uuid4().hex}", restatement, delivery):
+            outcomes.append(outcome)
+            tell(outcome)
+
+
+class _progress:
+    """A line for each partition as it is done; on a terminal also a bar for how many are left."""
+
+    def __init__(self, pipeline: str, total: int, quiet: bool) -> None:
+        self.pipeline, self.total, self.quiet = pipeline, total, quiet
+        self.bar: Any = None
+
+    def __enter__(self) -> Callable[[Outcome], None]:
+        if self.quiet or not sys.stderr.isatty() or self.total < 2:
+            return self._tell
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.bar.start()
+        self.task = self.bar.add_task(self.pipeline, total=self.total)
+        return self._tell
+
+    def _tell(self, outcome: Outcome) -> None:
+        if self.bar:
+            self.bar.advance(self.task)
+        if self.quiet:
+            return
+        if outcome.error is not None:
+            click.echo(f"{outcome.pipeline}/{outcome.scope}: refused ({outcome.error.kind}): {outcome.error}", err=True)
+        else:
+            shown = " ".join(f"{k}={v:,}" for k, v in outcome.counts.as_dict().items() if v)
+            click.echo(f"{outcome.batch}: {outcome.message}{f' ({shown})' if shown else ''}")
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar:
+            self.bar.stop()
+
+
+def _outcome_document(outcome: Outcome) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "batch": outcome.batch,
+        "pipeline": outcome.pipeline,
+        "scope": outcome.scope,
+        "status": outcome.status,
+        "counts": outcome.counts.as_dict(),
+        "error": f"{outcome.error.kind}: {outcome.error}" if outcome.error else None,
+    }
+    if outcome.receipt:
+        document["superseded_by"] = outcome.receipt.superseded_by
+        document["digest"] = outcome.receipt.batch.digest
+    return document
+
+
+@cli.command()
+@click.argument("pipeline", required=False)
+@_places
+def deliveries(
+    pipeline: str | None, landing: str | None, staged: str | None, warehouse: str | None, as_json: bool
+) -> None:
+    """List what has arrived and the state of each delivery; and the partitions in between that have none."""
+    from etl_assets.survey import survey
+
+    settings = Settings.from_environment(landing, staged, warehouse)
+    with _errors_end_here(as_json, "deliveries"):
+        surveys = [survey(settings, p) for p in _chosen(pipeline)]
+        if as_json:
+            keys = ("pipeline", "scope", "name", "revision", "state", "reason", "attempts")
+            listed = [{k: getattr(s, k) for k in keys} for found in surveys for s in found.statuses]
+            _print_document(
+                {"deliveries": listed, "missing": {s.pipeline: list(s.missing) for s in surveys if s.missing}}
+            )
+            return
+        rows = [(s.pipeline, s.scope, f"{s.name}#{s.revision}", s.state, s.reason) for f in surveys for s in f.statuses]
+        _print_table(("pipeline", "partition", "delivery", "state", "reason"), rows)
+        for found in surveys:
+            if found.missing:
+                click.echo(
+                    f"{found.pipeline}: {len(found.missing)} partitions in between have no delivery: {_ranges(found.missing)}"
+                )
+
+
+@cli.command()
+@click.argument("pipeline", required=False)
+@click.option("--partition", metavar="KEY", help="Only this partition.")
+@_places
+def ledger(
+    pipeline: str | None,
+    partition: str | None,
+    landing: str | None,
+    staged: str | None,
+    warehouse: str | None,
+    as_json: bool,
+) -> None:
+    """List the committed batches in commit order: what is not in the ledger did not happen."""
+    from etl_assets.sink import open_sink
+
+    settings = Settings.from_environment(landing, staged, warehouse)
+    with _errors_end_here(as_json, "batches"):
+        if pipeline is not None:
+            _chosen(pipeline)
+        batches = open_sink(settings.warehouse).ledger(pipeline, partition)
+        if as_json:
+            _print_document({"batches": [_batch_document(b) for b in batches]})
+            return
+        names = ("inserted", "updated", "deleted", "unchanged", "moved", "rejected")
+        rows = [
+            (b.batch, *(f"{getattr(b.counts, n):,}" for n in names), b.committed_at, b.reason or "") for b in batches
+        ]
+        _print_table(("batch", *names, "committed", "reason"), rows)
+
+
+def _batch_document(batch: Any) -> dict[str, Any]:
+    import dataclasses
+
+    document = dataclasses.asdict(batch)
+    document.pop("id")
+    document.pop("order")
+    return document
+
+
+def _chosen(name: str | None) -> list[Pipeline]:
+    from etl_assets.registry import find_pipeline, load_pipelines
+
+    return [find_pipeline(name)] if name else list(load_pipelines().values())
+
+
+class _errors_end_here:
+    """Turn an error into its message and exit code; with --json also into the document."""
+
+    def __init__(self, as_json: bool, key: str) -> None:
+        self.as_json, self.key = as_json, key
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, EtlError):
+            if self.as_json:
+                _print_document({self.key: [], "error": f"{error.kind}: {error}"})
+            _say_error(error)
+            sys.exit(error.exit_code)
+
+
+def _ranges(scopes: Sequence[str]) -> str:
+    shown = ", ".join(scopes[:6])
+    return shown + (f", … {scopes[-1]}" if len(scopes) > 6 else "")
+
+
+def _print_document(document: dict[str, Any]) -> None:
+    click.echo(json.dumps(document, indent=1, ensure_ascii=False, default=str))
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*header, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    # A pipe has no width: do not fold what another program reads.
+    Console(width=None if sys.stdout.isatty() else 250, markup=False, highlight=False).print(table)
+
+
+def _say_error(error: EtlError) -> None:
+    click.echo(f"error: {error}", err=True)
+
+
+def main() -> None:
+    """The console script: errors of ours never end in a traceback."""
+    try:
+        cli()
+    except BrokenPipeError:
+        sys.exit(0)
+    except EtlError as error:
+        _say_error(error)
+        sys.exit(error.exit_code)

@@ -1,0 +1,210 @@
+"""Partitions: which scopes a table has, under which keys. No I/O, no Dagster.
+
+The keys are the ones that Dagster's own partition definitions give for the same cadence, start and zone (a test
+holds the two together), so that a scope has one name in the ledger, the landing folder and the UI.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+from collections.abc import Sequence
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, field_validator, model_validator
+
+from etl_assets.contract.columns import Frozen, TimeZone
+
+Cadence = Literal["hourly", "daily", "weekly", "monthly"]
+
+HOUR_FORMAT = "%Y-%m-%d-%H:%M"
+DAY_FORMAT = "%Y-%m-%d"
+
+
+def is_repeated_hour(moment: dt.datetime) -> bool:
+    """Whether this local time is the second of two with the same clock reading (clocks set back)."""
+    return bool(moment.fold) and moment.utcoffset() != moment.replace(fold=0).utcoffset()
+
+
+def utc(moment: dt.datetime) -> dt.datetime:
+    """Compare instants in UTC: two times of one zone compare by their clock reading, which repeats."""
+    return moment.astimezone(dt.UTC)
+
+
+class TimePartitions(Frozen):
+    """One partition an hour, day, week (from Sunday, as cron counts) or month of a time zone.
+
+    ``start`` is the first partition; ``end`` (exclusive) closes the range, without it partitions appear as time passes:
+    a partition exists once its window is over.
+    """
+
+    cadence: Cadence
+    start: dt.datetime | dt.date
+    end: dt.datetime | dt.date | None = None
+    timezone: TimeZone = "UTC"
+
+    @field_validator("start", "end", mode="before")
+    @classmethod
+    def _parse(cls, value: object) -> object:
+        if isinstance(value, str):
+            for form in (DAY_FORMAT, HOUR_FORMAT):
+                try:
+                    return dt.datetime.strptime(value, form)
+                except ValueError:
+                    continue
+            raise ValueError(f"{value!r} is not a date (2013-10-25) or hour (2013-10-25-06:00)")
+        if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+            return dt.datetime(value.year, value.month, value.day)
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> TimePartitions:
+        for bound in (self.start, self.end):
+            if isinstance(bound, dt.datetime) and bound.tzinfo is not None:
+                raise ValueError("start and end are local times of the contract's timezone: give them without offset")
+        if self.end is not None and self.end <= self.start:
+            raise ValueError(f"end {self.end} is not after start {self.start}")
+        return self
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.timezone)
+
+    def floor(self, moment: dt.datetime) -> dt.datetime:
+        """The start of the window that holds this local time."""
+        if self.cadence == "hourly":
+            return moment.replace(minute=0, second=0, microsecond=0)
+        day = moment.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+        if self.cadence == "weekly":
+            return day - dt.timedelta(days=(day.weekday() + 1) % 7)
+        return day.replace(day=1) if self.cadence == "monthly" else day
+
+    def next(self, moment: dt.datetime) -> dt.datetime:
+        """The start of the following window; days are local, so one may have 23 or 25 hours."""
+        match self.cadence:
+            case "hourly":
+                return (moment.astimezone(dt.UTC) + dt.timedelta(hours=1)).astimezone(self.zone)
+            case "daily":
+                return moment + dt.timedelta(days=1)
+            case "weekly":
+                return moment + dt.timedelta(days=7)
+            case _:
+                return (moment.replace(day=1) + dt.timedelta(days=32)).replace(day=1)
+
+    def key(self, moment: dt.datetime) -> str:
+        """The key of the window that holds this instant (aware) in the contract's zone."""
+        window = self.floor(moment.astimezone(self.zone))
+        if self.cadence != "hourly":
+            return window.strftime(DAY_FORMAT)
+        return window.strftime(HOUR_FORMAT + "%z" if is_repeated_hour(window) else HOUR_FORMAT)
+
+    def parse(self, key: str) -> dt.datetime | None:
+        """The start of a window, aware, or None when ``key`` is not the key of a window."""
+        form = HOUR_FORMAT if self.cadence == "hourly" else DAY_FORMAT
+        for attempt in (form, form + "%z"):
+            try:
+                moment = dt.datetime.strptime(key, attempt)
+            except ValueError:
+                continue
+            aware = moment.astimezone(self.zone) if moment.tzinfo else moment.replace(tzinfo=self.zone)
+            return aware if self.key(aware) == key else None
+        return None
+
+    def contains(self, key: str, now: dt.datetime | None = None) -> bool:
+        moment = self.parse(key)
+        return moment is not None and utc(moment) >= utc(self._first) and utc(self.next(moment)) <= self._until(now)
+
+    @property
+    def _first(self) -> dt.datetime:
+        """The first window that starts at or after ``start``."""
+        start = self.start.replace(tzinfo=self.zone)  # type: ignore[call-arg]
+        floor = self.floor(start)
+        return floor if floor == start else self.next(floor)
+
+    def _until(self, now: dt.datetime | None) -> dt.datetime:
+        """Where the last window has to be over: at ``end``, or now."""
+        now = utc(now or dt.datetime.now(dt.UTC))
+        return now if self.end is None else min(now, utc(self.end.replace(tzinfo=self.zone)))  # type: ignore[call-arg]
+
+    def keys(self, now: dt.datetime | None = None) -> Sequence[str]:
+        """All keys in order, up to the last window that is over at ``end`` or ``now``."""
+        until = self._until(now)
+        return _time_keys(self, utc(self.floor(until.astimezone(self.zone))))
+
+    def between(self, first: str, last: str, now: dt.datetime | None = None) -> Sequence[str]:
+        """The keys from ``first`` to ``last``, both included; both must be keys."""
+        keys = self.keys(now)
+        return keys[keys.index(first) : keys.index(last) + 1]
+
+    def describe(self) -> str:
+        until = f" up to {self.end:%Y-%m-%d}" if self.end else ", each once its window is over"
+        return f"{self.cadence} partitions from {self.key(self._first)}{until} ({self.timezone})"
+
+
+@functools.lru_cache(maxsize=64)
+def _time_keys(partitions: TimePartitions, until: dt.datetime) -> tuple[str, ...]:
+    keys = []
+    moment = partitions._first
+    while utc(after := partitions.next(moment)) <= until:
+        keys.append(partitions.key(moment))
+        moment = after
+    return tuple(keys)
+
+
+class StaticPartitions(Frozen):
+    """A fixed list of partitions: regions, shops, sources."""
+
+    names: tuple[str, ...] = Field(min_length=1)
+
+    @field_validator("names")
+    @classmethod
+    def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not name or "\0" in name or "..." in name or name != name.strip():
+                raise ValueError(f"{name!r} cannot be a partition key (blank, padded, NUL, or holding '...')")
+        repeated = {n for n in names if names.count(n) > 1}
+        if repeated:
+            raise ValueError(f"partition keys repeat: {sorted(repeated)}")
+        return names
+
+    def contains(self, key: str, now: dt.datetime | None = None) -> bool:
+        return key in self.names
+
+    def keys(self, now: dt.datetime | None = None) -> Sequence[str]:
+        return self.names
+
+    def between(self, first: str, last: str, now: dt.datetime | None = None) -> Sequence[str]:
+        low, high = self.names.index(first), self.names.index(last)
+        return self.names[low : high + 1]
+
+    def describe(self) -> str:
+        return f"the partitions {', '.join(self.names[:8])}{', …' if len(self.names) > 8 else ''}"
+
+
+Partitions = TimePartitions | StaticPartitions
+
+
+def Hourly(start: str, end: str | None = None, timezone: str = "UTC") -> TimePartitions:
+    """One partition an hour, keys like ``2013-10-25-06:00``."""
+    return TimePartitions(cadence="hourly", start=start, end=end, timezone=timezone)  # type: ignore[arg-type]
+
+
+def Daily(start: str, end: str | None = None, timezone: str = "UTC") -> TimePartitions:
+    """One partition a day, keys like ``2013-10-25``."""
+    return TimePartitions(cadence="daily", start=start, end=end, timezone=timezone)  # type: ignore[arg-type]
+
+
+def Weekly(start: str, end: str | None = None, timezone: str = "UTC") -> TimePartitions:
+    """One partition a week, keys are its Sunday, like ``2013-10-27``."""
+    return TimePartitions(cadence="weekly", start=start, end=end, timezone=timezone)  # type: ignore[arg-type]
+
+
+def Monthly(start: str, end: str | None = None, timezone: str = "UTC") -> TimePartitions:
+    """One partition a month, keys are its first day, like ``2013-10-01``."""
+    return TimePartitions(cadence="monthly", start=start, end=end, timezone=timezone)  # type: ignore[arg-type]
+
+
+def Static(*names: str) -> StaticPartitions:
+    """A fixed list of partitions."""
+    return StaticPartitions(names=names)

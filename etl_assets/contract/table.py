@@ -1,0 +1,217 @@
+"""The contract of a partitioned table: one object that says everything the other rooms need to know. No I/O."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from etl_assets.contract.columns import MAX_COLUMNS, Column, Frozen, Identifier
+from etl_assets.contract.partitions import Partitions, StaticPartitions
+from etl_assets.contract.policies import (
+    DateOf,
+    FileFormat,
+    ForeignRowsPolicy,
+    KeyScope,
+    NewColumns,
+    Quarantine,
+    Redelivery,
+    Repair,
+    Transform,
+    TransformFunction,
+    ValueOf,
+)
+
+
+class PartitionedTable(Frozen):
+    """Deliveries that each hold the complete rows of one partition; the newest delivery of a partition wins.
+
+    A contract that does not hold together raises :class:`~etl_assets.errors.ContractError` when it is made, naming
+    the field.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$", description="pipeline, asset and (by default) table")
+    partitions: Partitions
+    landing: str = Field(description="path pattern below the landing root; holds {partition}, may hold * and ?")
+    columns: tuple[Column, ...] = Field(min_length=1)
+    inputs: tuple[Column, ...] = Field((), description="columns that only the transform needs; not in the table")
+    key: tuple[str, ...] = Field((), description="without a key a partition is a bag of rows, repeats and all")
+    key_unique_in: KeyScope = "table"
+    partition_by: DateOf | ValueOf | None = None
+    table: Identifier = ""
+    format: FileFormat = FileFormat()
+    transform: Transform | None = None
+
+    new_columns: NewColumns = "refuse"
+    invalid_rows: Quarantine | Literal["refuse"] = "refuse"
+    foreign_rows: ForeignRowsPolicy = "refuse"
+    moved_keys: Repair | Literal["refuse"] = "refuse"
+    redelivery: Redelivery = "revision"
+    min_rows: int = Field(0, ge=0)
+    shrink_limit: float | None = Field(None, ge=0, lt=1, description="largest share of rows a delivery may lose")
+    row_count_file: str | None = Field(None, description="suffix of a control file that holds the row count")
+
+    attempts: int = Field(3, ge=1, description="how often a refused delivery is asked for again by itself")
+    max_partitions_per_run: int = Field(30, ge=1)
+    description: str | None = None
+    group: str = "default"
+    owners: tuple[str, ...] = ()
+    source_file: str | None = Field(None, exclude=True, description="the module that declares it; set when made")
+
+    def __init__(self, **fields: Any) -> None:
+        fields.setdefault("source_file", _declaring_file())
+        super().__init__(**fields)
+
+    @field_validator("partition_by", mode="before")
+    @classmethod
+    def _column_name(cls, value: object) -> object:
+        return ValueOf(column=value) if isinstance(value, str) else value
+
+    @field_validator("transform", mode="before")
+    @classmethod
+    def _function(cls, value: object) -> object:
+        if callable(value) and not isinstance(value, Transform):
+            return Transform(function=value)
+        return value
+
+    @field_validator("landing")
+    @classmethod
+    def _pattern(cls, pattern: str) -> str:
+        parts = pattern.split("/")
+        if "{partition}" not in pattern:
+            raise ValueError(f"{pattern!r} does not say where {{partition}} stands")
+        if pattern.startswith("/") or "" in parts or ".." in parts or "." in parts or "**" in pattern:
+            raise ValueError(f"{pattern!r} must be a path below the landing root, without '', '.', '..' or '**'")
+        if re.search(r"[{}]", pattern.replace("{partition}", "")):
+            raise ValueError(f"{pattern!r} holds another {{placeholder}} than {{partition}}")
+        return pattern
+
+    @field_validator("row_count_file")
+    @classmethod
+    def _suffix(cls, suffix: str | None) -> str | None:
+        if suffix is not None and (len(suffix) < 2 or not suffix.startswith(".") or "/" in suffix):
+            raise ValueError(f"{suffix!r} must be a suffix such as '.count'")
+        return suffix
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_table(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and "table" not in fields and "name" in fields:
+            return {**fields, "table": fields["name"]}
+        return fields
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PartitionedTable:
+        self._check_names()
+        by_name = {c.name: c for c in self.columns}
+        for field, names in (("key", self.key), ("partition_by", self.partition_by_columns)):
+            for name in names:
+                if name not in by_name:
+                    raise ValueError(f"{field}: {name!r} is not one of the columns")
+        if len(set(self.key)) != len(self.key):
+            raise ValueError("key: a column stands twice")
+        if isinstance(self.partition_by, DateOf):
+            for name in self.partition_by.columns:
+                if by_name[name].type != "integer":
+                    raise ValueError(f"partition_by: date_of needs integer columns, {name!r} is {by_name[name].type}")
+        if isinstance(self.partition_by, DateOf) and isinstance(self.partitions, StaticPartitions):
+            raise ValueError("partition_by: date_of goes with time partitions, not with static ones")
+        if isinstance(self.partition_by, ValueOf):
+            kind = by_name[self.partition_by.column].type
+            allowed = ("text",) if isinstance(self.partitions, StaticPartitions) else ("date", "timestamp")
+            if kind not in allowed:
+                raise ValueError(
+                    f"partition_by: a {kind} column gives no partition here; wanted {' or '.join(allowed)}"
+                )
+        if isinstance(self.moved_keys, Repair):
+            if not self.keys_can_move:
+                raise ValueError("moved_keys: repair is for keys that are unique in the table and can change partition")
+            order = self.moved_keys.order
+            if order != "delivery" and (order not in by_name or by_name[order].type in ("text", "json", "boolean")):
+                raise ValueError(f"moved_keys: {order!r} is neither 'delivery' nor a column that orders rows")
+        return self
+
+    def _check_names(self) -> None:
+        """Column names, input names and aliases are distinct; the database folds case, so this does too."""
+        if len(self.columns) > MAX_COLUMNS:
+            raise ValueError(f"columns: {len(self.columns)} are more than the {MAX_COLUMNS} that a table can hold")
+        seen: dict[str, str] = {}
+        for column in (*self.columns, *self.inputs):
+            for name in (column.name, *column.aliases):
+                folded = name.casefold()
+                if folded in seen:
+                    raise ValueError(f"columns: {name!r} and {seen[folded]!r} are the same name")
+                seen[folded] = name
+
+    # ------------------------------------------------------------------ what the other rooms ask
+
+    @property
+    def partition_by_columns(self) -> tuple[str, ...]:
+        return self.partition_by.columns if self.partition_by else ()
+
+    @property
+    def keys_can_move(self) -> bool:
+        """Whether one key can be claimed by two partitions.
+
+        It cannot where the key is unique in its partition only, where there is none, or where the partition is a
+        function of the key.
+        """
+        if not self.key or self.key_unique_in == "partition":
+            return False
+        return not self.partition_by_columns or not set(self.partition_by_columns) <= set(self.key)
+
+    @property
+    def transform_version(self) -> int:
+        return self.transform.version if self.transform else 1
+
+    @property
+    def invalid_share(self) -> float:
+        return self.invalid_rows.up_to if isinstance(self.invalid_rows, Quarantine) else 0.0
+
+    @property
+    def required_columns(self) -> frozenset[str]:
+        """Columns whose value no row may lack: the declared ones, the key, and what gives the partition."""
+        declared = {c.name for c in self.columns if c.required}
+        order = {self.moved_keys.order} if isinstance(self.moved_keys, Repair) else set()
+        return frozenset(declared | set(self.key) | set(self.partition_by_columns) | (order - {"delivery"}))
+
+    def column(self, name: str) -> Column | None:
+        return next((c for c in self.columns if c.name == name), None)
+
+    @functools.cached_property
+    def code(self) -> str:
+        """Fingerprint of contract and logic: when it is unchanged, the same input gives the same extract.
+
+        The bytes of the declaring module stand for the transform and what it calls there. A change elsewhere is
+        found by the content digest when the extract is made again, under a new label or an old one.
+        """
+        shown = {"transform", "attempts", "max_partitions_per_run", "description", "group", "owners"}
+        digest = hashlib.sha256(self.model_dump_json(exclude=shown).encode())
+        digest.update(str(self.transform_version).encode())
+        if self.transform and self.source_file and Path(self.source_file).is_file():
+            digest.update(Path(self.source_file).read_bytes())
+        return digest.hexdigest()
+
+
+Pipeline = PartitionedTable
+
+
+def _declaring_file() -> str | None:
+    """The file of the module that is making a contract: the nearest frame outside of this package's vocabulary."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("etl_assets.contract", "pydantic")):
+            return frame.f_globals.get("__file__")
+        frame = frame.f_back
+    return None
+
+
+def transform(function: TransformFunction, *, version: int, rowwise: bool = False) -> Transform:
+    """Label a transform. Raise ``version`` whenever its meaning changes."""
+    return Transform(function=function, version=version, rowwise=rowwise)

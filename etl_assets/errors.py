@@ -1,0 +1,163 @@
+"""Every error that a user can meet, as a named class whose message says what, where, and what to do next.
+
+Belongs here: the classes and what distinguishes them (whose fault, may it be asked again). Does not belong here:
+the wording of one case, which stands where the case is found.
+
+Four families, because four different people act on them:
+
+- :class:`DeliveryRefused`: the delivery is at fault; it is remembered and shown until a new one arrives.
+- :class:`DeliveryAbsent`: there is nothing to read, or not yet; the next tick asks again.
+- :class:`PublishRefused`: the data may be fine, but its turn, its writer or its identity is not.
+- :class:`OperationalError`: landing, disk, database or contract; a person or a retry mends it.
+"""
+
+from __future__ import annotations
+
+
+class EtlError(Exception):
+    """Base of all errors of this project. ``str(error)`` is meant for a person."""
+
+    exit_code = 1
+
+    @property
+    def kind(self) -> str:
+        """The class name: stable, for machines that read ``--json`` or Dagster metadata."""
+        return type(self).__name__
+
+
+# --------------------------------------------------------------------------- the delivery is at fault
+class DeliveryRefused(EtlError):
+    """The delivery cannot become a partition; the partition keeps its rows."""
+
+
+class BrokenDelivery(DeliveryRefused):
+    """Unreadable as the contract's format: zero bytes, wrong encoding, bad quoting, truncated archive."""
+
+
+class ZeroBytes(BrokenDelivery):
+    """A file of zero bytes is an interrupted transfer, not an empty partition: that one has a header."""
+
+
+class Undecodable(BrokenDelivery):
+    """Bytes that are not text in the declared encoding."""
+
+
+class BadQuoting(BrokenDelivery):
+    """An unterminated quote, or text after a closing quote."""
+
+
+class RaggedRow(BrokenDelivery):
+    """A record with more or fewer fields than the header."""
+
+
+class BadHeader(DeliveryRefused):
+    """Blank, duplicate, missing, unexpected or reserved column names."""
+
+
+class InvalidRows(DeliveryRefused):
+    """More rows fail the contract than it allows to be quarantined."""
+
+
+class ForeignRows(DeliveryRefused):
+    """Rows that belong to another partition."""
+
+
+class DuplicateKey(DeliveryRefused):
+    """Two rows of one delivery with the same key."""
+
+
+class ShrunkDelivery(DeliveryRefused):
+    """Fewer rows than declared, than the minimum, or than the shrink limit allows: not the complete contents."""
+
+
+class TransformFailed(DeliveryRefused):
+    """The pipeline's transform raised, or returned something that the contract does not allow."""
+
+
+class RewrittenDelivery(DeliveryRefused):
+    """The same name with other bytes, where the contract says that names are never used again."""
+
+
+# --------------------------------------------------------------------------- nothing to read (yet)
+class DeliveryAbsent(EtlError):
+    """There is no delivery to read; not an empty one."""
+
+
+class MissingDelivery(DeliveryAbsent):
+    """No file matches the landing pattern of this partition."""
+
+
+class StillArriving(DeliveryAbsent):
+    """The file is being written: its name says so, or its size or time changed while it was read."""
+
+
+class NeedsAttention(DeliveryAbsent):
+    """The newest delivery was refused as often as it may be asked; a person decides."""
+
+
+# --------------------------------------------------------------------------- the publish is refused
+class PublishRefused(EtlError):
+    """The transaction was rolled back: nothing changed."""
+
+
+class StaleWriter(PublishRefused):
+    """A newer run has claimed the scope; this one may not write to it any more."""
+
+
+class BatchIdentityConflict(PublishRefused):
+    """The ledger has this batch with another digest: the bytes, or the logic, changed under an old label."""
+
+
+class Superseded(PublishRefused):
+    """A newer delivery, or newer logic, is committed for the scope."""
+
+
+class MovedKeys(PublishRefused):
+    """Another partition holds the same key, and the contract gives no order, or refuses moves."""
+
+
+class LedgerMismatch(PublishRefused):
+    """The rows of a partition are not those that the ledger committed: written around, or restored apart."""
+
+
+# --------------------------------------------------------------------------- operations
+class OperationalError(EtlError):
+    """Nothing is wrong with the data."""
+
+    exit_code = 2
+
+
+class ContractError(OperationalError):
+    """A pipeline's contract does not hold together; found when it is loaded."""
+
+
+class UnknownPipeline(OperationalError):
+    """No pipeline of that name, or none at the given place."""
+
+
+class UnknownScope(OperationalError):
+    """A partition key that the contract's partitions do not contain."""
+
+
+class LandingUnreachable(OperationalError):
+    """The landing place cannot be listed or read; nothing can be said about deliveries."""
+
+
+class StagingFailed(OperationalError):
+    """The staged folder cannot be written (disk full, permissions)."""
+
+
+class ExtractDamaged(OperationalError):
+    """A frozen extract no longer has the bytes that its manifest names."""
+
+
+class WarehouseError(OperationalError):
+    """The database reported an error (disk full, I/O, corrupt file); the transaction was rolled back."""
+
+
+class LedgerTooNew(OperationalError):
+    """The warehouse was written by a newer release of this project."""
+
+
+class SinkBusy(OperationalError):
+    """Another writer held the warehouse longer than the busy timeout. The only error worth an automatic retry."""

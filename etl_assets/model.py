@@ -1,0 +1,230 @@
+"""What travels between the rooms: frozen dataclasses, no behaviour beyond naming things.
+
+Belongs here: facts that two rooms share. Does not belong here: how they come about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A file in landing, as listed: not read yet, so its bytes (and so its revision) are not known.
+
+    ``stamp`` changes whenever the file is written (size, times, inode; size and ETag on object stores). ``order``
+    compares as text in the natural order of names. ``arriving`` says why it must not be read yet.
+    """
+
+    scope: str
+    name: str
+    path: str
+    size: int
+    stamp: str
+    order: str
+    modified: float | None = None
+    known: bool = True
+    arriving: str | None = None
+    control: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The bytes of an arrival, copied out of landing; ``path`` is the private copy.
+
+    ``declared_rows`` is the text of its control file, where the contract has one.
+    """
+
+    path: str
+    sha256: str
+    size: int
+    declared_rows: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One arrival with its identity: pipeline / scope / name # revision."""
+
+    pipeline: str
+    scope: str
+    name: str
+    revision: int
+    order: str
+    sha256: str
+    size: int
+    stamp: str
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}/{self.scope}/{self.name}#{self.revision}"
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Where it stands among the deliveries of its scope: the largest is the newest."""
+        return (self.order, self.revision)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a delivery was refused, how often, and under which contract and logic (``code``)."""
+
+    kind: str
+    reason: str
+    code: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDelivery:
+    """A delivery that the warehouse has met, with its refusal if it was refused last."""
+
+    delivery: Delivery
+    seen_at: str
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run's permission to write to a scope: valid until a newer generation is issued."""
+
+    pipeline: str
+    scope: str
+    run: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractColumn:
+    """A column of an extract: one of the contract, or one that the delivery added (as text)."""
+
+    name: str
+    type: str
+    added: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an extract holds; stored beside it, with no clock in it: the same input and code give the same bytes."""
+
+    pipeline: str
+    scope: str
+    delivery: str
+    revision: int
+    order: str
+    input_sha256: str
+    input_size: int
+    code: str
+    transform_version: int
+    digest: str
+    columns: tuple[ExtractColumn, ...]
+    source_rows: int
+    rejected_rows: int
+    rows: int
+    candidate_sha256: str
+    rejects_sha256: str
+    format: int = 1
+
+    @property
+    def batch(self) -> str:
+        return batch_id(self.pipeline, self.scope, self.delivery, self.revision, self.transform_version)
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """A frozen extract: its folder and its manifest."""
+
+    folder: str
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a batch did, in rows.
+
+    ``source`` records were read, ``rejected`` of them quarantined. Of the candidate rows, ``inserted`` are new,
+    ``updated`` had other values, ``unchanged`` had the same, ``moved`` were taken over from another partition, and
+    ``aside`` are kept aside because a later claim of another partition stands. ``deleted`` rows left this
+    partition; ``restored`` rows of other partitions came back because this one dropped their key.
+    """
+
+    source: int = 0
+    rejected: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    moved: int = 0
+    aside: int = 0
+    restored: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One updated row: its key, and old and new value of each column that changed."""
+
+    key: tuple[tuple[str, Any], ...]
+    values: tuple[tuple[str, Any, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What an update changed: rows changed per column, a sample of rows, and rows taken from or given back to others."""
+
+    columns: tuple[tuple[str, int], ...] = ()
+    sample: tuple[Change, ...] = ()
+    touched: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One entry of the ledger."""
+
+    id: int
+    batch: str
+    pipeline: str
+    scope: str
+    delivery: str
+    revision: int
+    order: str
+    transform_version: int
+    ordinal: int
+    operation: Literal["replace", "restate"]
+    reason: str | None
+    digest: str
+    input_sha256: str
+    code: str
+    generation: int
+    run: str
+    rows: int
+    counts: Counts
+    supersedes: str | None
+    committed_at: str
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return (self.order, self.revision)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What publish answers. ``superseded_by`` is set when the batch is committed but no longer the current one."""
+
+    status: Literal["committed", "already committed"]
+    batch: Batch
+    changes: Changes = field(default_factory=Changes)
+    superseded_by: str | None = None
+    locked_seconds: float = 0.0
+
+
+def batch_id(pipeline: str, scope: str, name: str, revision: int, transform_version: int, ordinal: int = 0) -> str:
+    """``pipeline/scope/name#revision@transform_version``, and ``+ordinal`` for a restatement.
+
+    The parts are escaped where they hold one of the separators, so that two batches never share an id.
+    """
+    safe = "".join(chr(c) for c in range(33, 127) if chr(c) not in "/#@+%") + " "
+    parts = "/".join(quote(part, safe=safe) for part in (pipeline, scope, name))
+    return f"{parts}#{revision}@{transform_version}" + (f"+{ordinal}" if ordinal else "")

@@ -1,0 +1,63 @@
+"""What any destination promises, whatever its engine: claims, the record of deliveries, publish, and the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from etl_assets.contract import Pipeline
+from etl_assets.errors import EtlError, WarehouseError
+from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched, Receipt, RecordedDelivery, Refusal
+
+
+class Sink(Protocol):
+    """A transactional destination. Each writing method is one transaction: all of it, or nothing."""
+
+    def claim(self, pipeline: Pipeline, scopes: Sequence[str], run: str) -> Mapping[str, Claim]:
+        """Issue a new generation for each scope, or give back the one this run was issued before."""
+
+    def observe(self, claim: Claim, arrival: Arrival, fetched: Fetched) -> Delivery:
+        """Record a delivery's bytes and give it its revision. Raises :class:`~etl_assets.errors.StaleWriter`."""
+
+    def refuse(self, claim: Claim, delivery: Delivery, error: EtlError, code: str) -> Refusal | None:
+        """Remember that a delivery was refused, and how often under this contract and logic (``code``)."""
+
+    def publish(
+        self, pipeline: Pipeline, claim: Claim, extract: Extract, work: Path, restate: str | None = None
+    ) -> Receipt:
+        """Apply an extract and its ledger entry in one transaction. ``restate`` is the reason for doing so on purpose.
+
+        ``work`` is a private folder for what is prepared outside of the transaction.
+
+        Raises the errors of the publish family, :class:`~etl_assets.errors.SinkBusy` or
+        :class:`~etl_assets.errors.WarehouseError`; in each case nothing has changed.
+        """
+
+    def ledger(self, pipeline: str | None = None, scope: str | None = None) -> list[Batch]:
+        """The committed batches in commit order."""
+
+    def current(self, pipeline: str) -> dict[str, Batch]:
+        """The batch that each scope's rows stand for."""
+
+    def rows(self, pipeline: str) -> dict[str, int]:
+        """How many rows of the table each scope holds, by the ledger."""
+
+    def deliveries(self, pipeline: str) -> list[RecordedDelivery]:
+        """Every delivery that was read, oldest revision first."""
+
+    def attempts(self, pipeline: str) -> dict[str, int]:
+        """For each scope, how many runs claimed it since its last commit."""
+
+    def verify(self, pipeline: Pipeline) -> list[str]:
+        """Differences between ledger and rows, in words; none when the warehouse tells the truth."""
+
+
+def open_sink(url: str) -> Sink:
+    """The sink for ``ETL_WAREHOUSE``: a path of a SQLite file, or ``sqlite:///path``."""
+    from etl_assets.sink.sqlite import SQLiteWarehouse
+
+    path = url.removeprefix("sqlite:///") if url.startswith("sqlite:///") else url
+    if "://" in path:
+        raise WarehouseError(f"no sink for {url!r}: this release writes to SQLite, given as a path or sqlite:///path")
+    return SQLiteWarehouse(path)

@@ -1,0 +1,124 @@
+"""Connections and transactions. The only place that opens the warehouse, and the only way to write to it.
+
+A connection lives as long as its transaction: none is kept in a field, handed to another thread or left to a
+garbage collector. Writers begin IMMEDIATE, so that what they check is what they change; whatever leaves the block
+as an exception, Dagster's terminate included, rolls it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from etl_assets.errors import SinkBusy, WarehouseError
+
+#: How long a writer waits for the one before it, in seconds.
+BUSY_TIMEOUT = 60.0
+CACHE_KIB = 65_536
+SQLITE_WANTED = (3, 37, 0)  # STRICT tables
+
+
+def quoted(name: str) -> str:
+    """An SQL identifier, whatever its characters."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextlib.contextmanager
+def writing(path: Path, attach: Path | None = None, timeout: float = BUSY_TIMEOUT) -> Iterator[sqlite3.Connection]:
+    """One write transaction; ``attach`` is a private file, readable in it as ``stage``.
+
+    Raises :class:`SinkBusy` when another writer holds the warehouse for longer than ``timeout`` seconds, and
+    :class:`WarehouseError` for everything else that the database reports; nothing has changed in either case.
+    """
+    with _translated(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = _open(path, timeout)
+        try:
+            if attach is not None:
+                connection.execute("ATTACH DATABASE ? AS stage", (f"{attach.as_uri()}?mode=ro&immutable=1",))
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                # A failed COMMIT may leave the transaction open, or may have ended it: ask before rolling back.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        finally:
+            connection.close()
+
+
+@contextlib.contextmanager
+def reading(path: Path, timeout: float = BUSY_TIMEOUT) -> Iterator[sqlite3.Connection | None]:
+    """One read transaction, a snapshot of the last commit; None where there is no warehouse yet. Writes no page."""
+    if not path.exists():
+        yield None
+        return
+    with _translated(path):
+        connection = _open(path, timeout)
+        try:
+            connection.execute("PRAGMA query_only = 1")
+            connection.execute("BEGIN")
+            yield connection
+        finally:
+            connection.close()
+
+
+def _open(path: Path, timeout: float) -> sqlite3.Connection:
+    if sqlite3.sqlite_version_info < SQLITE_WANTED:
+        raise WarehouseError(f"SQLite {sqlite3.sqlite_version} is too old; this needs 3.37 or newer (STRICT tables)")
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}", timeout=timeout, isolation_level=None, uri=True)
+    try:
+        _enter_wal(connection, timeout)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _enter_wal(connection: sqlite3.Connection, timeout: float) -> None:
+    """Switch to WAL once; the switch does not wait for locks by itself, so two first writers retry here."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+                return
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.005)
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        if _is_busy(error):
+            raise SinkBusy(
+                f"{path}: another writer held the warehouse for longer than the busy timeout ({error}). Nothing was "
+                "changed; run again"
+            ) from error
+        advice = {
+            "SQLITE_FULL": "the disk is full: free some space and run again",
+            "SQLITE_READONLY": "the file or its folder cannot be written: check owner and permissions",
+            "SQLITE_CANTOPEN": "the file cannot be opened: check the path, its folder and permissions",
+            "SQLITE_NOTADB": "the file is not a SQLite database: check ETL_WAREHOUSE",
+        }.get(name, "nothing was changed; see the error's name in SQLite's documentation")
+        raise WarehouseError(f"{path}: {error} ({name}); {advice}") from error
+    except OSError as error:
+        raise WarehouseError(f"{path}: {error}") from error

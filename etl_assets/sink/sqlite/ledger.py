@@ -1,0 +1,139 @@
+"""Reading and writing the ledger's rows, inside a transaction that the caller holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import fields
+from typing import Any
+
+from etl_assets.model import Batch, Claim, Counts, Delivery, RecordedDelivery, Refusal
+
+NOW = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+COUNTS = tuple(f.name for f in fields(Counts))
+
+_BATCH = (
+    "SELECT b.id, b.batch, b.pipeline, b.scope, b.delivery, b.revision, b.delivery_order, b.transform_version, b.ordinal, "
+    "b.operation, b.reason, b.digest, b.input_sha256, b.code, b.generation, b.run, b.rows, "
+    f"{', '.join('b.' + c for c in COUNTS)}, s.batch, b.committed_at "
+    "FROM etl_batch b LEFT JOIN etl_batch s ON s.id = b.supersedes "
+)
+
+
+def _batch(row: tuple[Any, ...]) -> Batch:
+    return Batch(*row[:17], Counts(*row[17 : 17 + len(COUNTS)]), *row[-2:])
+
+
+def batches(connection: sqlite3.Connection, pipeline: str | None, scope: str | None) -> list[Batch]:
+    """Committed batches in commit order."""
+    where, values = ["1"], []
+    for column, value in (("pipeline", pipeline), ("scope", scope)):
+        if value is not None:
+            where.append(f"b.{column} = ?")
+            values.append(value)
+    return [_batch(row) for row in connection.execute(f"{_BATCH} WHERE {' AND '.join(where)} ORDER BY b.id", values)]
+
+
+def batch_named(connection: sqlite3.Connection, batch: str) -> Batch | None:
+    row = connection.execute(f"{_BATCH} WHERE b.batch = ?", (batch,)).fetchone()
+    return _batch(row) if row else None
+
+
+def current_batches(connection: sqlite3.Connection, pipeline: str) -> dict[str, Batch]:
+    """The batch that each scope's rows stand for."""
+    rows = connection.execute(f"{_BATCH} JOIN etl_partition p ON p.batch = b.id WHERE p.pipeline = ?", (pipeline,))
+    return {batch.scope: batch for batch in map(_batch, rows)}
+
+
+def insert_batch(connection: sqlite3.Connection, batch: Batch, supersedes: int | None) -> str:
+    """Write a ledger entry under its id; returns the time that the database gave it."""
+    values = (
+        *(batch.id, batch.batch, batch.pipeline, batch.scope, batch.delivery, batch.revision, batch.order),
+        *(batch.transform_version, batch.ordinal, batch.operation, batch.reason, batch.digest, batch.input_sha256),
+        *(batch.code, batch.generation, batch.run, batch.rows, *batch.counts.as_dict().values(), supersedes),
+    )
+    marks = ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO etl_batch VALUES ({marks}, {NOW})", values)
+    return str(connection.execute("SELECT committed_at FROM etl_batch WHERE id = ?", (batch.id,)).fetchone()[0])
+
+
+def generation(connection: sqlite3.Connection, pipeline: str, scope: str) -> tuple[int, str]:
+    """The scope's current generation and the run that holds it; ``(0, "")`` where none was issued."""
+    row = connection.execute(
+        "SELECT generation, run FROM etl_writer WHERE pipeline = ? AND scope = ? ORDER BY generation DESC LIMIT 1",
+        (pipeline, scope),
+    ).fetchone()
+    return (int(row[0]), str(row[1])) if row else (0, "")
+
+
+def issue(connection: sqlite3.Connection, pipeline: str, scope: str, run: str) -> Claim:
+    """The claim of this run: a new generation, or the one that it was issued before, however old that is by now."""
+    row = connection.execute(
+        "SELECT generation FROM etl_writer WHERE pipeline = ? AND scope = ? AND run = ?", (pipeline, scope, run)
+    ).fetchone()
+    if row:
+        return Claim(pipeline, scope, run, int(row[0]))
+    number = generation(connection, pipeline, scope)[0] + 1
+    connection.execute(f"INSERT INTO etl_writer VALUES (?, ?, ?, ?, {NOW})", (pipeline, scope, number, run))
+    return Claim(pipeline, scope, run, number)
+
+
+_DELIVERY = (
+    "SELECT pipeline, scope, name, revision, name_order, sha256, size, stamp, seen_at, "
+    "refused_kind, refused_reason, refused_code, attempts FROM etl_delivery "
+)
+
+
+def _recorded(row: tuple[Any, ...]) -> RecordedDelivery:
+    refusal = Refusal(*row[9:13]) if row[9] is not None else None
+    return RecordedDelivery(Delivery(*row[:8]), row[8], refusal)
+
+
+def deliveries(connection: sqlite3.Connection, pipeline: str) -> list[RecordedDelivery]:
+    """Every delivery that was read, by scope and place."""
+    rows = connection.execute(f"{_DELIVERY} WHERE pipeline = ? ORDER BY scope, name_order, revision", (pipeline,))
+    return [_recorded(row) for row in rows]
+
+
+def newest_revision(connection: sqlite3.Connection, pipeline: str, scope: str, name: str) -> Delivery | None:
+    row = connection.execute(
+        f"{_DELIVERY} WHERE pipeline = ? AND scope = ? AND name = ? ORDER BY revision DESC LIMIT 1",
+        (pipeline, scope, name),
+    ).fetchone()
+    return _recorded(row).delivery if row else None
+
+
+def record_delivery(connection: sqlite3.Connection, delivery: Delivery) -> None:
+    """Insert a revision, or note under which stamp a known one lies in landing now."""
+    connection.execute(
+        "INSERT INTO etl_delivery (pipeline, scope, name, revision, name_order, sha256, size, stamp, seen_at) "
+        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, {NOW}) "
+        "ON CONFLICT (pipeline, scope, name, revision) DO UPDATE SET stamp = excluded.stamp",
+        (
+            *(delivery.pipeline, delivery.scope, delivery.name, delivery.revision),
+            *(delivery.order, delivery.sha256, delivery.size, delivery.stamp),
+        ),
+    )
+
+
+def record_refusal(connection: sqlite3.Connection, delivery: Delivery, kind: str, reason: str, code: str) -> Refusal:
+    """Count a refusal; attempts start anew under another contract or logic."""
+    key = (delivery.pipeline, delivery.scope, delivery.name, delivery.revision)
+    connection.execute(
+        "UPDATE etl_delivery SET attempts = CASE WHEN refused_code IS ? THEN attempts + 1 ELSE 1 END, "
+        "refused_kind = ?, refused_reason = ?, refused_code = ? "
+        "WHERE pipeline = ? AND scope = ? AND name = ? AND revision = ?",
+        (code, kind, reason, code, *key),
+    )
+    row = connection.execute(
+        f"{_DELIVERY} WHERE pipeline = ? AND scope = ? AND name = ? AND revision = ?", key
+    ).fetchone()
+    return Refusal(*row[9:13])
+
+
+def forget_refusal(connection: sqlite3.Connection, batch: Batch) -> None:
+    """A committed delivery is no longer a refused one."""
+    connection.execute(
+        "UPDATE etl_delivery SET refused_kind = NULL, refused_reason = NULL, refused_code = NULL, attempts = 0 "
+        "WHERE pipeline = ? AND scope = ? AND name = ? AND revision = ? AND refused_kind IS NOT NULL",
+        (batch.pipeline, batch.scope, batch.delivery, batch.revision),
+    )

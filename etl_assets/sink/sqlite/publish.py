@@ -1,0 +1,192 @@
+"""Publish: the one transaction in which rows, ledger entry and progress change together.
+
+The order of the checks is part of the protocol: the writer's generation, the batch's identity, its place among
+deliveries and versions of logic; then the rows, the ledger, the progress.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, replace
+
+from etl_assets.contract import Pipeline
+from etl_assets.errors import BatchIdentityConflict, LedgerMismatch, ShrunkDelivery, StaleWriter, Superseded
+from etl_assets.model import Batch, Changes, Claim, Extract, Manifest, Receipt, batch_id
+from etl_assets.sink.sqlite import ledger
+from etl_assets.sink.sqlite.replace import Replacement, Target, replace_partition
+from etl_assets.sink.sqlite.schema import migrate
+from etl_assets.sink.sqlite.tables import PARTITION, index_table, prepare_table
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    id: int
+    rows: int
+    batch: Batch | None
+
+
+def check_writer(connection: sqlite3.Connection, claim: Claim) -> None:
+    """Refuse a writer whose generation is no longer the scope's. Raises :class:`StaleWriter`."""
+    current, run = ledger.generation(connection, claim.pipeline, claim.scope)
+    if current != claim.generation:
+        raise StaleWriter(
+            f"{claim.pipeline}/{claim.scope}: run {claim.run} holds generation {claim.generation}, but run {run} has "
+            f"since claimed the scope as generation {current}. Nothing was changed; that run's result stands, or run again"
+        )
+
+
+def publish(
+    connection: sqlite3.Connection, pipeline: Pipeline, claim: Claim, extract: Extract, restate: str | None
+) -> Receipt:
+    """All of publish that happens between BEGIN IMMEDIATE and COMMIT; the candidate rows are attached as ``stage``."""
+    manifest = extract.manifest
+    migrate(connection)
+    check_writer(connection, claim)
+    ordinal = _ordinal(connection, claim, manifest) if restate else 0
+    name = batch_id(*_identity(manifest), ordinal)
+    partition = _partition(connection, manifest)
+    known = ledger.batch_named(connection, name)
+    if known:
+        return already_committed(known, manifest, partition.batch)
+    if not restate:
+        _check_order(manifest, partition.batch)
+        _check_shrinkage(pipeline, manifest, partition.batch)
+    table, new = prepare_table(connection, pipeline, manifest.columns)
+    rows_before = _count_rows(connection, table.sql, partition, manifest, bool(restate))
+    number = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM etl_batch").fetchone()[0]
+    columns = tuple(c.name for c in manifest.columns)
+    target = Target(table, pipeline, partition.id, manifest.scope, number, manifest.order, columns)
+    if new:
+        done = replace_new(connection, target, manifest.rows)
+    else:
+        done = replace_partition(connection, target, rows_before, manifest.rows)
+    batch = Batch(
+        id=number,
+        batch=name,
+        pipeline=manifest.pipeline,
+        scope=manifest.scope,
+        delivery=manifest.delivery,
+        revision=manifest.revision,
+        order=manifest.order,
+        transform_version=manifest.transform_version,
+        ordinal=ordinal,
+        operation="restate" if restate else "replace",
+        reason=restate,
+        digest=manifest.digest,
+        input_sha256=manifest.input_sha256,
+        code=manifest.code,
+        generation=claim.generation,
+        run=claim.run,
+        rows=manifest.rows,
+        counts=replace(done.counts, source=manifest.source_rows, rejected=manifest.rejected_rows),
+        supersedes=partition.batch.batch if partition.batch else None,
+        committed_at="",
+    )
+    committed_at = ledger.insert_batch(connection, batch, partition.batch.id if partition.batch else None)
+    _move_progress(connection, partition.id, batch, done)
+    ledger.forget_refusal(connection, batch)
+    return Receipt("committed", replace(batch, committed_at=committed_at), done.changes)
+
+
+def replace_new(connection: sqlite3.Connection, target: Target, candidates: int) -> Replacement:
+    """The first rows of a table: written in order, and indexed afterwards."""
+    done = replace_partition(connection, replace(target, table=replace(target.table, movable=False)), 0, candidates)
+    index_table(connection, target.table)
+    return done
+
+
+def already_committed(known: Batch, manifest: Manifest, current: Batch | None) -> Receipt:
+    """The first receipt again, saying what has superseded it. Raises :class:`BatchIdentityConflict`."""
+    if known.digest != manifest.digest:
+        what = (
+            "its input has other bytes"
+            if known.input_sha256 != manifest.input_sha256
+            else ("the same bytes now give other rows, so the contract or the transform has changed its meaning")
+        )
+        raise BatchIdentityConflict(
+            f"{known.batch} is committed with digest {known.digest[:12]}…, and this extract has {manifest.digest[:12]}…: "
+            f"{what}. Nothing was changed. Raise the transform's version, so that the ledger can tell the two apart"
+        )
+    newer = current.batch if current and current.id != known.id else None
+    return Receipt("already committed", known, Changes(), superseded_by=newer)
+
+
+def _identity(manifest: Manifest) -> tuple[str, str, str, int, int]:
+    return (manifest.pipeline, manifest.scope, manifest.delivery, manifest.revision, manifest.transform_version)
+
+
+def _ordinal(connection: sqlite3.Connection, claim: Claim, manifest: Manifest) -> int:
+    """The number of this restatement; a retry by the same run is the same operation and gets the same number."""
+    count, own = connection.execute(
+        "SELECT coalesce(max(ordinal), 0), max(CASE WHEN run = ? THEN ordinal END) FROM etl_batch WHERE ordinal > 0 AND "
+        "(pipeline, scope, delivery, revision, transform_version) = (?, ?, ?, ?, ?)",
+        (claim.run, *_identity(manifest)),
+    ).fetchone()
+    return int(own or count + 1)
+
+
+def _partition(connection: sqlite3.Connection, manifest: Manifest) -> _Partition:
+    """The scope's progress; a first batch makes its row."""
+    scope = (manifest.pipeline, manifest.scope)
+    connection.execute("INSERT OR IGNORE INTO etl_partition (pipeline, scope, rows) VALUES (?, ?, 0)", scope)
+    number, rows, name = connection.execute(
+        "SELECT p.id, p.rows, b.batch FROM etl_partition p LEFT JOIN etl_batch b ON b.id = p.batch "
+        "WHERE p.pipeline = ? AND p.scope = ?",
+        scope,
+    ).fetchone()
+    return _Partition(number, rows, ledger.batch_named(connection, name) if name else None)
+
+
+def _check_order(manifest: Manifest, current: Batch | None) -> None:
+    if current is None:
+        return
+    if (manifest.order, manifest.revision) < current.place:
+        newer = f"delivery {current.delivery}#{current.revision} is newer"
+    elif manifest.transform_version < current.transform_version:
+        newer = f"transform version {current.transform_version} is newer"
+    else:
+        return
+    raise Superseded(
+        f"{manifest.batch} is superseded: {current.batch} is committed for {manifest.pipeline}/{manifest.scope}, and its "
+        f"{newer}. Nothing was changed. To publish it all the same, restate it with a reason"
+    )
+
+
+def _check_shrinkage(pipeline: Pipeline, manifest: Manifest, current: Batch | None) -> None:
+    limit = pipeline.shrink_limit
+    if limit is None or current is None or manifest.rows >= current.rows * (1 - limit):
+        return
+    raise ShrunkDelivery(
+        f"{manifest.batch} has {manifest.rows:,} rows where {current.batch} had {current.rows:,}: "
+        f"{1 - manifest.rows / current.rows:.1%} fewer, and the contract allows {limit:.1%}. Is it the complete contents of "
+        "the partition? If it is, restate it with a reason"
+    )
+
+
+def _count_rows(
+    connection: sqlite3.Connection, table: str, partition: _Partition, manifest: Manifest, restate: bool
+) -> int:
+    """The partition's rows as they are, which must be those that the ledger committed."""
+    found = int(
+        connection.execute(f"SELECT count(*) FROM main.{table} WHERE {PARTITION} = ?", (partition.id,)).fetchone()[0]
+    )
+    if found != partition.rows and not restate:
+        raise LedgerMismatch(
+            f"{manifest.pipeline}/{manifest.scope} has {found:,} rows, and the ledger committed {partition.rows:,}: rows were "
+            "written around the ledger, or one was restored without the other. Restore both from one backup, or restate "
+            "the partition with a reason"
+        )
+    return found
+
+
+def _move_progress(connection: sqlite3.Connection, partition: int, batch: Batch, done: Replacement) -> None:
+    connection.execute("UPDATE etl_partition SET batch = ?, rows = ? WHERE id = ?", (batch.id, done.rows, partition))
+    for scope, taken, restored in done.changes.touched:
+        where = (batch.pipeline, scope)
+        connection.execute(
+            "UPDATE etl_partition SET rows = rows - ? + ? WHERE pipeline = ? AND scope = ?", (taken, restored, *where)
+        )
+        connection.execute(
+            "INSERT INTO etl_touched SELECT ?, id, ?, ? FROM etl_partition WHERE pipeline = ? AND scope = ?",
+            (batch.id, taken, restored, *where),
+        )

@@ -1,0 +1,128 @@
+"""The ledger's tables, documented for people who query them, and how an older ledger becomes a newer one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from etl_assets import __version__
+from etl_assets.errors import LedgerTooNew
+
+#: The ledger as it was first released. A later release appends a list of statements and never edits an earlier one.
+_FIRST = (
+    # One row a committed batch, in commit order. What is not in here did not happen.
+    """CREATE TABLE etl_batch (
+        id INTEGER PRIMARY KEY,
+        batch TEXT NOT NULL UNIQUE,
+        pipeline TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        delivery TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        delivery_order TEXT NOT NULL,
+        transform_version INTEGER NOT NULL,
+        ordinal INTEGER NOT NULL,
+        operation TEXT NOT NULL,
+        reason TEXT,
+        digest TEXT NOT NULL,
+        input_sha256 TEXT NOT NULL,
+        code TEXT NOT NULL,
+        generation INTEGER NOT NULL,
+        run TEXT NOT NULL,
+        rows INTEGER NOT NULL,
+        source INTEGER NOT NULL,
+        rejected INTEGER NOT NULL,
+        inserted INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        deleted INTEGER NOT NULL,
+        unchanged INTEGER NOT NULL,
+        moved INTEGER NOT NULL,
+        aside INTEGER NOT NULL,
+        restored INTEGER NOT NULL,
+        supersedes INTEGER REFERENCES etl_batch (id),
+        committed_at TEXT NOT NULL
+    ) STRICT""",
+    "CREATE INDEX etl_batch_scope ON etl_batch (pipeline, scope, id)",
+    # One row a partition: progress. Its id is `_partition` in the pipeline's table; `batch` is what its rows stand for.
+    """CREATE TABLE etl_partition (
+        id INTEGER PRIMARY KEY,
+        pipeline TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        batch INTEGER REFERENCES etl_batch (id),
+        rows INTEGER NOT NULL,
+        UNIQUE (pipeline, scope)
+    ) STRICT""",
+    # Other partitions that a batch changed because keys moved: rows taken from them, rows given back to them.
+    """CREATE TABLE etl_touched (
+        batch INTEGER NOT NULL REFERENCES etl_batch (id),
+        partition INTEGER NOT NULL REFERENCES etl_partition (id),
+        taken INTEGER NOT NULL,
+        restored INTEGER NOT NULL,
+        PRIMARY KEY (batch, partition)
+    ) STRICT, WITHOUT ROWID""",
+    # Who may write to a scope: the highest generation. Earlier ones are fenced.
+    """CREATE TABLE etl_writer (
+        pipeline TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        generation INTEGER NOT NULL,
+        run TEXT NOT NULL,
+        claimed_at TEXT NOT NULL,
+        PRIMARY KEY (pipeline, scope, generation),
+        UNIQUE (pipeline, scope, run)
+    ) STRICT, WITHOUT ROWID""",
+    # Every delivery that was read, by revision, and its last refusal.
+    """CREATE TABLE etl_delivery (
+        pipeline TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        name TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        name_order TEXT NOT NULL,
+        sha256 TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        stamp TEXT NOT NULL,
+        seen_at TEXT NOT NULL,
+        refused_kind TEXT,
+        refused_reason TEXT,
+        refused_code TEXT,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (pipeline, scope, name, revision)
+    ) STRICT, WITHOUT ROWID""",
+    # Which pipeline owns a table, and by what its rows are told apart.
+    """CREATE TABLE etl_table (
+        name TEXT PRIMARY KEY,
+        pipeline TEXT NOT NULL UNIQUE,
+        identity TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+)
+
+MIGRATIONS: Sequence[Sequence[str]] = (_FIRST,)
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """The ledger's version; 0 where there is none yet. Raises :class:`LedgerTooNew`."""
+    found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'etl_schema'").fetchone()[0]
+    if not found:
+        return 0
+    number, release = connection.execute("SELECT max(version), release FROM etl_schema").fetchone()
+    if number > len(MIGRATIONS):
+        raise LedgerTooNew(
+            f"the warehouse's ledger has version {number}, written by etl_assets {release}; this is {__version__}, "
+            f"which knows versions up to {len(MIGRATIONS)}. Use the newer release; nothing was changed"
+        )
+    return int(number)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the ledger to this release's version, inside the caller's transaction."""
+    have = version(connection)
+    if have == len(MIGRATIONS):
+        return
+    if have == 0:
+        connection.execute(
+            "CREATE TABLE etl_schema (version INTEGER PRIMARY KEY, release TEXT NOT NULL, applied_at TEXT NOT NULL) STRICT"
+        )
+    for number, statements in enumerate(MIGRATIONS[have:], start=have + 1):
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO etl_schema VALUES (?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))", (number, __version__)
+        )

@@ -1,0 +1,137 @@
+"""The SQLite warehouse as a sink: each method is one transaction on a connection of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from etl_assets.contract import Pipeline
+from etl_assets.errors import EtlError
+from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched, Receipt, RecordedDelivery, Refusal
+from etl_assets.sink.sqlite import ledger, staging_file
+from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, quoted, reading, writing
+from etl_assets.sink.sqlite.publish import check_writer, publish
+from etl_assets.sink.sqlite.schema import migrate, version
+from etl_assets.sink.sqlite.tables import PARTITION
+from etl_assets.staging.extract import candidate_path
+
+
+class SQLiteWarehouse:
+    """Rows, ledger and progress in one SQLite file. Holds a path, never a connection."""
+
+    def __init__(self, path: str | Path, busy_timeout: float = BUSY_TIMEOUT) -> None:
+        self.path = Path(path).absolute()
+        self.busy_timeout = busy_timeout
+
+    # ------------------------------------------------------------------ writing
+
+    def claim(self, pipeline: Pipeline, scopes: Sequence[str], run: str) -> dict[str, Claim]:
+        """Issue this run's generation for all its scopes in one transaction."""
+        with writing(self.path, timeout=self.busy_timeout) as connection:
+            migrate(connection)
+            return {scope: ledger.issue(connection, pipeline.name, scope, run) for scope in scopes}
+
+    def observe(self, claim: Claim, arrival: Arrival, fetched: Fetched) -> Delivery:
+        """Record the bytes that were read and give them their revision.
+
+        The same name with other bytes is the next revision, even where they are those of an earlier one: A, B, A
+        are three deliveries.
+        """
+        with writing(self.path, timeout=self.busy_timeout) as connection:
+            check_writer(connection, claim)
+            last = ledger.newest_revision(connection, claim.pipeline, claim.scope, arrival.name)
+            same = last is not None and last.sha256 == fetched.sha256
+            revision = last.revision + (not same) if last else 1
+            delivery = Delivery(
+                *(claim.pipeline, claim.scope, arrival.name, revision, arrival.order),
+                *(fetched.sha256, fetched.size, arrival.stamp),
+            )
+            ledger.record_delivery(connection, delivery)
+        return delivery
+
+    def refuse(self, claim: Claim, delivery: Delivery, error: EtlError, code: str) -> Refusal | None:
+        """Remember a refusal; None where a newer run has taken over, whose word counts."""
+        with writing(self.path, timeout=self.busy_timeout) as connection:
+            if ledger.generation(connection, claim.pipeline, claim.scope)[0] != claim.generation:
+                return None
+            return ledger.record_refusal(connection, delivery, error.kind, str(error), code)
+
+    def publish(
+        self, pipeline: Pipeline, claim: Claim, extract: Extract, work: Path, restate: str | None = None
+    ) -> Receipt:
+        """Build the private stage file in ``work``, outside of the lock, then apply it in one transaction."""
+        index = pipeline.key if self._has_rows(pipeline.name, claim.scope) else ()
+        stage = work / "stage.sqlite"
+        staging_file.build(candidate_path(extract), extract.manifest, stage, index)
+        with writing(self.path, attach=stage, timeout=self.busy_timeout) as connection:
+            began = time.perf_counter()
+            receipt = publish(connection, pipeline, claim, extract, restate)
+        return replace(receipt, locked_seconds=time.perf_counter() - began)
+
+    # ------------------------------------------------------------------ reading
+
+    def ledger(self, pipeline: str | None = None, scope: str | None = None) -> list[Batch]:
+        """The committed batches in commit order."""
+        with self._reading() as connection:
+            return ledger.batches(connection, pipeline, scope) if connection else []
+
+    def current(self, pipeline: str) -> dict[str, Batch]:
+        """The batch that each scope's rows stand for."""
+        with self._reading() as connection:
+            return ledger.current_batches(connection, pipeline) if connection else {}
+
+    def rows(self, pipeline: str) -> dict[str, int]:
+        """Rows of each scope in the table, by the ledger."""
+        with self._reading() as connection:
+            query = "SELECT scope, rows FROM etl_partition WHERE pipeline = ? AND batch IS NOT NULL"
+            return dict(connection.execute(query, (pipeline,)).fetchall()) if connection else {}
+
+    def deliveries(self, pipeline: str) -> list[RecordedDelivery]:
+        """Every delivery that was read, by scope and place."""
+        with self._reading() as connection:
+            return ledger.deliveries(connection, pipeline) if connection else []
+
+    def attempts(self, pipeline: str) -> dict[str, int]:
+        """For each scope, the number of claims since its last commit: runs that began and have not committed."""
+        query = (
+            "SELECT w.scope, count(*) FROM etl_writer w LEFT JOIN etl_partition p USING (pipeline, scope) "
+            "LEFT JOIN etl_batch b ON b.id = p.batch "
+            "WHERE w.pipeline = ? AND w.generation > coalesce(b.generation, 0) GROUP BY w.scope"
+        )
+        with self._reading() as connection:
+            return dict(connection.execute(query, (pipeline,)).fetchall()) if connection else {}
+
+    def verify(self, pipeline: Pipeline) -> list[str]:
+        """Count each partition's rows against the ledger; the differences in words."""
+        with self._reading() as connection:
+            if connection is None:
+                return []
+            ledger_rows = dict(
+                connection.execute("SELECT id, rows FROM etl_partition WHERE pipeline = ?", (pipeline.name,)).fetchall()
+            )
+            scopes = dict(connection.execute("SELECT id, scope FROM etl_partition").fetchall())
+            exists = connection.execute("SELECT 1 FROM etl_table WHERE pipeline = ?", (pipeline.name,)).fetchone()
+            query = f"SELECT {PARTITION}, count(*) FROM {quoted(pipeline.table)} GROUP BY {PARTITION}"
+            try:
+                found = dict(connection.execute(query).fetchall()) if exists else {}
+            except sqlite3.OperationalError as error:
+                return [f"{pipeline.name}: the ledger has batches, but its table cannot be read ({error})"]
+        return [
+            f"{pipeline.name}/{scopes.get(i, i)}: {found.get(i, 0):,} rows, the ledger committed {ledger_rows.get(i, 0):,}"
+            for i in sorted({*found, *ledger_rows})
+            if found.get(i, 0) != ledger_rows.get(i, 0)
+        ]
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        with reading(self.path, self.busy_timeout) as connection:
+            yield connection if connection and version(connection) else None
+
+    def _has_rows(self, pipeline: str, scope: str) -> bool:
+        with self._reading() as connection:
+            query = "SELECT 1 FROM etl_partition WHERE pipeline = ? AND scope = ? AND rows > 0"
+            return bool(connection and connection.execute(query, (pipeline, scope)).fetchone())

@@ -1,0 +1,6 @@
+"""Delivery to extract: read, type, validate, digest, freeze. Nothing here knows the warehouse or Dagster."""
+
+from etl_assets.staging.extract import StagedFolder
+from etl_assets.staging.stage import stage
+
+__all__ = ["StagedFolder", "stage"]

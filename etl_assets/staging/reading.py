@@ -1,0 +1,296 @@
+"""Bytes to records: delimited text, read strictly. Every field arrives as the text that was delivered.
+
+Belongs here: encoding, compression, header, quoting, width, and which line a record stands on. Does not belong here:
+what a field means.
+
+``pyarrow.csv`` cuts records and refuses those of the wrong width. It does not notice NUL bytes, text after a closing
+quote, an unterminated quote or doubled header names, so these are looked for here. Blank lines between records are
+skipped, as RFC 4180 readers do.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.csv as pc_csv
+
+from etl_assets.contract import FileFormat
+from etl_assets.errors import BadHeader, BadQuoting, BrokenDelivery, RaggedRow, Undecodable, ZeroBytes
+
+CHUNK = 1 << 20
+#: Text handed over at a time; a single record may be larger, up to MAX_BLOCK.
+BLOCK = 4 << 20
+MAX_BLOCK = 512 << 20
+
+csv.field_size_limit(MAX_BLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A delivery as checked UTF-8 text: ``path`` holds it, records start at byte ``data``.
+
+    ``header`` are the names as delivered. ``lines`` is an upper bound of the records. ``plain`` says that record n
+    stands on line ``header_line + n``: no quoted line ends, no blank lines.
+    """
+
+    shown: str
+    path: Path
+    format: FileFormat
+    header: tuple[str, ...]
+    header_line: int
+    data: int
+    size: int
+    lines: int
+    quoted: bool
+    plain: bool
+
+    def lines_of(self, records: list[int]) -> dict[int, int]:
+        """The physical line on which each of these records (counted from 1) starts."""
+        if self.plain:
+            return {r: self.header_line + r for r in records}
+        wanted, last = set(records), max(records, default=0)
+        found: dict[int, int] = {}
+        for number, (line, _) in enumerate(self.records(), start=1):
+            if number in wanted:
+                found[number] = line
+            if number >= last:
+                break
+        return found
+
+    def records(self) -> Iterator[tuple[int, list[str]]]:
+        """Line and fields of each record, by Python's csv: slow, and only for what Arrow does not tell."""
+        with self.path.open("r", encoding="utf-8", newline="") as file:
+            file.seek(self.data)
+            reader = _reader(file, self.format)
+            line = self.header_line
+            try:
+                for fields in reader:
+                    if fields:
+                        yield line + 1, fields
+                    line = self.header_line + reader.line_num
+            except csv.Error as error:
+                raise _quoting(self.shown, line + 1, error) from error
+
+
+def open_text(path: Path, shown: str, form: FileFormat, scratch: Path) -> Text:
+    """Check a delivery's bytes and find its header.
+
+    ``shown`` is the path for messages, ``scratch`` where decompressed or transcoded text may be kept. Raises
+    :class:`ZeroBytes`, :class:`BrokenDelivery`, :class:`Undecodable`, :class:`BadQuoting` or :class:`BadHeader`.
+    """
+    if path.stat().st_size == 0:
+        raise ZeroBytes(
+            f"{shown}: zero bytes, so not even a header: an interrupted transfer, not an empty partition "
+            "(that one is a header without rows). Deliver it again"
+        )
+    compressed = form.gzip or shown.endswith(".gz")
+    same = not compressed and codecs.lookup(form.encoding).name in ("utf-8", "ascii", "utf-8-sig")
+    checked = path if same else scratch / "text"
+    scan = _scan(path, shown, form, compressed, None if same else checked)
+    header, header_line, data = _header(checked, shown, form)
+    return Text(
+        shown=shown,
+        path=checked,
+        format=form,
+        header=header,
+        header_line=header_line,
+        data=data,
+        size=checked.stat().st_size,
+        lines=scan.lines,
+        quoted=scan.quoted,
+        plain=not scan.quoted and not scan.blank_lines and not scan.bare_cr,
+    )
+
+
+@dataclass(slots=True)
+class _Scan:
+    lines: int = 1
+    quoted: bool = False
+    blank_lines: bool = False
+    bare_cr: bool = False
+
+
+def _scan(path: Path, shown: str, form: FileFormat, compressed: bool, copy: Path | None) -> _Scan:
+    """One pass over the bytes: decode strictly, refuse NUL, see quotes and blank lines, write UTF-8 to ``copy``."""
+    scan, line = _Scan(), 1
+    decoder = codecs.getincrementaldecoder("utf-8-sig" if _is_utf8(form) else form.encoding)("strict")
+    opened: IO[bytes] = gzip.open(path, "rb") if compressed else path.open("rb")  # type: ignore[assignment]
+    out = copy.open("wb") if copy else None
+    previous, empty = "", True
+    try:
+        with opened as source:
+            while True:
+                chunk = _read(source, shown)
+                try:
+                    text = decoder.decode(chunk, final=not chunk)
+                except UnicodeDecodeError as error:
+                    bad = line + error.object[: error.start].count(b"\n")
+                    raise Undecodable(
+                        f"{shown}: line {bad}: byte 0x{error.object[error.start]:02X} is not {form.encoding} "
+                        f"({error.reason}). Declare the file's encoding in the contract's format, or deliver it as UTF-8"
+                    ) from error
+                if "\0" in text:
+                    bad = line + text[: text.index("\0")].count("\n")
+                    raise BrokenDelivery(f"{shown}: line {bad}: a NUL byte: not a text file, or a damaged one")
+                joined = previous + text
+                line += text.count("\n")
+                scan.quoted = scan.quoted or (form.quote is not None and form.quote in text)
+                scan.blank_lines = scan.blank_lines or "\n\n" in joined or "\n\r" in joined
+                # A CR at the end of a chunk may be half of a line end, so it is looked at with the next one.
+                scan.bare_cr = scan.bare_cr or joined.count("\r") - joined.endswith("\r") > joined.count("\r\n")
+                previous = joined[-1:]
+                empty = empty and not text.strip()
+                if out:
+                    out.write(text.encode())
+                if not chunk:
+                    break
+    finally:
+        if out:
+            out.close()
+    if empty:
+        raise ZeroBytes(f"{shown}: nothing but blank space, so not even a header. Deliver it again")
+    scan.lines = line + (path.stat().st_size if scan.bare_cr else 0)
+    return scan
+
+
+def _is_utf8(form: FileFormat) -> bool:
+    return codecs.lookup(form.encoding).name in ("utf-8", "utf-8-sig")
+
+
+def _read(source: IO[bytes], shown: str) -> bytes:
+    try:
+        return source.read(CHUNK)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise BrokenDelivery(
+            f"{shown}: not a whole gzip file ({error}): truncated or damaged. Deliver it again"
+        ) from error
+
+
+def _reader(lines: Iterator[str] | IO[str], form: FileFormat) -> Iterator[list[str]]:
+    if form.quote is None:
+        return csv.reader(lines, delimiter=form.delimiter, quoting=csv.QUOTE_NONE)
+    return csv.reader(lines, delimiter=form.delimiter, quotechar=form.quote, strict=True)
+
+
+def _quoting(shown: str, line: int, error: csv.Error) -> BadQuoting:
+    what = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)
+    return BadQuoting(
+        f"{shown}: the record that starts on line {line}: {what}. Quotes inside a quoted field are doubled"
+    )
+
+
+def _header(path: Path, shown: str, form: FileFormat) -> tuple[tuple[str, ...], int, int]:
+    """The header's names, the line it ends on, and the byte after it."""
+    consumed, line = 0, 0
+    with path.open("r", encoding="utf-8", newline="") as file:
+        if file.read(1) == "\ufeff":
+            consumed = 3
+        else:
+            file.seek(0)
+
+        def lines() -> Iterator[str]:
+            nonlocal consumed, line
+            for text in file:
+                consumed += len(text.encode())
+                line += 1
+                yield text
+
+        source = lines()
+        for _ in range(form.skip_lines):
+            next(source, None)
+        reader = _reader(source, form)
+        try:
+            names = next((fields for fields in reader if fields), None)
+        except csv.Error as error:
+            raise _quoting(shown, line, error) from error
+    if names is None:
+        raise BadHeader(f"{shown}: no header: the file ends within the {form.skip_lines} lines that are skipped")
+    return tuple(names), line, consumed
+
+
+def check_quoting(text: Text) -> None:
+    """Refuse unterminated quotes and text after a closing quote; costs one pass, and only where there are quotes."""
+    if text.quoted:
+        width = len(text.header)
+        for line, fields in text.records():
+            if len(fields) != width:
+                raise _ragged(text, line, len(fields))
+
+
+def read_batches(text: Text) -> Iterator[pa.RecordBatch]:
+    """The records in order, as batches of strings named by position; blocks of bounded size.
+
+    Raises :class:`RaggedRow` with the line of the first record whose width is not the header's.
+    """
+    check_quoting(text)
+    if text.data >= text.size:
+        return
+    block, done = BLOCK, 0
+    while True:
+        seen = 0
+        try:
+            for batch in _arrow_batches(text, block):
+                fresh = batch.slice(max(0, done - seen))
+                seen += batch.num_rows
+                if fresh.num_rows:
+                    done += fresh.num_rows
+                    yield fresh
+            return
+        except pa.ArrowInvalid as error:
+            if "straddling" not in str(error) or block >= MAX_BLOCK:
+                raise BrokenDelivery(f"{text.shown}: {error}") from error
+            block *= 8  # a record larger than a block: read on from it with larger ones
+
+
+def _arrow_batches(text: Text, block: int) -> Iterator[pa.RecordBatch]:
+    names = [str(i) for i in range(len(text.header))]
+    ragged: list[pc_csv.InvalidRow] = []
+
+    def refuse(row: pc_csv.InvalidRow) -> str:
+        ragged.append(row)
+        return "error"
+
+    with pa.OSFile(str(text.path), "rb") as file:
+        file.seek(text.data)
+        try:
+            reader = pc_csv.open_csv(
+                file,
+                read_options=pc_csv.ReadOptions(use_threads=False, block_size=block, column_names=names),
+                parse_options=pc_csv.ParseOptions(
+                    delimiter=text.format.delimiter,
+                    quote_char=text.format.quote or False,
+                    newlines_in_values=text.quoted,
+                    invalid_row_handler=refuse,
+                ),
+                convert_options=pc_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, check_utf8=False
+                ),
+            )
+            yield from reader
+        except pa.ArrowInvalid as error:
+            if ragged:
+                record = ragged[0].number or 1
+                line = text.lines_of([record]).get(record, text.header_line + record)
+                raise _ragged(text, line, ragged[0].actual_columns) from error
+            if "Empty CSV file" in str(error):  # nothing but blank lines after the header
+                return
+            raise
+
+
+def _ragged(text: Text, line: int, fields: int) -> RaggedRow:
+    hint = ""
+    if fields == 1 or len(text.header) == 1:
+        hint = f" Are fields separated by {text.format.delimiter!r}, as the contract says?"
+    elif fields > len(text.header):
+        hint = " Is a field unquoted that holds the delimiter?"
+    else:
+        hint = " Is the file cut off there?"
+    return RaggedRow(f"{text.shown}: line {line}: {fields} fields, but the header has {len(text.header)}.{hint}")

@@ -1,0 +1,179 @@
+"""The state of every delivery: landing beside ledger, without reading a file that both know.
+
+Belongs here: which of the states that must never be confused a delivery is in, and which scopes wait for a run.
+This is derived each time; nothing of it is stored.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Literal
+
+from etl_assets.contract import Pipeline
+from etl_assets.landing import Landing
+from etl_assets.model import Arrival, Batch, Delivery, RecordedDelivery
+from etl_assets.settings import Settings
+from etl_assets.sink import Sink, open_sink
+from etl_assets.staging import StagedFolder
+
+State = Literal[
+    "unknown partition", "still arriving", "arrived", "staged", "refused", "needs attention", "committed", "superseded"
+]
+
+#: States of a scope's newest delivery in which a run has something to do.
+WAITING: tuple[State, ...] = ("arrived", "staged", "refused")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One delivery and its state; ``newest`` marks the one that a run of the scope would take."""
+
+    pipeline: str
+    scope: str
+    name: str
+    revision: int
+    state: State
+    reason: str
+    newest: bool = False
+    attempts: int = 0
+    arrival: Arrival | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All deliveries of a pipeline, and the scopes between its first and last one that have none."""
+
+    pipeline: str
+    statuses: tuple[Status, ...]
+    missing: tuple[str, ...]
+
+    def waiting(self, attempts: int | None = None) -> list[Status]:
+        """The newest delivery of each scope that is not committed yet, in order of scope.
+
+        With ``attempts``, only those that have been asked for fewer times: what a sensor asks for by itself.
+        """
+        wanted = WAITING if attempts is not None else (*WAITING, "needs attention")
+        found = [s for s in self.statuses if s.newest and s.state in wanted]
+        return [s for s in found if attempts is None or s.attempts < attempts]
+
+
+def survey(settings: Settings, pipeline: Pipeline) -> Survey:
+    """Look at landing, ledger and staged folder. Raises :class:`~etl_assets.errors.LandingUnreachable`."""
+    landing, sink, staged = (
+        Landing(settings.landing, pipeline),
+        open_sink(settings.warehouse),
+        StagedFolder(settings.staged),
+    )
+    return _Surveyor(pipeline, landing, sink, staged).survey()
+
+
+class _Surveyor:
+    def __init__(self, pipeline: Pipeline, landing: Landing, sink: Sink, staged: StagedFolder) -> None:
+        self.pipeline, self.landing, self.staged = pipeline, landing, staged
+        self.current = sink.current(pipeline.name)
+        self.claims = sink.attempts(pipeline.name)
+        self.recorded: dict[tuple[str, str], list[RecordedDelivery]] = defaultdict(list)
+        for known in sink.deliveries(pipeline.name):
+            self.recorded[known.delivery.scope, known.delivery.name].append(known)
+        self.batches: dict[tuple[str, str, int], Batch] = {}
+        for batch in sink.ledger(pipeline.name):
+            self.batches[batch.scope, batch.delivery, batch.revision] = batch
+
+    def survey(self) -> Survey:
+        arrivals: dict[str, list[Arrival]] = defaultdict(list)
+        for arrival in self.landing.arrivals():
+            arrivals[arrival.scope].append(arrival)
+        statuses: list[Status] = []
+        for scope in sorted({*arrivals, *(s for s, _ in self.recorded)}):
+            statuses.extend(self._scope(scope, arrivals.get(scope, [])))
+        keys = list(self.pipeline.partitions.keys())
+        here = [i for i, key in enumerate(keys) if key in arrivals or key in self.current]
+        gap = keys[here[0] : here[-1]] if here else []
+        return Survey(
+            self.pipeline.name, tuple(statuses), tuple(k for k in gap if k not in arrivals and k not in self.current)
+        )
+
+    def _scope(self, scope: str, arrivals: list[Arrival]) -> list[Status]:
+        complete = [a for a in arrivals if not a.arriving and a.known]
+        newest = complete[-1] if complete else None
+        found: list[Status] = []
+        present: set[tuple[str, int]] = set()
+        for arrival in arrivals:
+            status = self._arrival(arrival, newest)
+            present.add((status.name, status.revision))
+            found.append(status)
+        for (other, name), revisions in self.recorded.items():
+            if other == scope:
+                found.extend(self._gone(r) for r in revisions if (name, r.delivery.revision) not in present)
+        return sorted(found, key=lambda s: (s.arrival.order if s.arrival else s.name, s.revision))
+
+    def _arrival(self, arrival: Arrival, newest: Arrival | None) -> Status:
+        recorded = self.recorded.get((arrival.scope, arrival.name), [])
+        revision, known = self._revision(arrival, recorded)
+        is_newest = arrival is newest
+
+        def status(state: State, reason: str, attempts: int = 0) -> Status:
+            return Status(
+                self.pipeline.name, arrival.scope, arrival.name, revision, state, reason, is_newest, attempts, arrival
+            )
+
+        if not arrival.known:
+            return status(
+                "unknown partition", f"{arrival.scope!r} is not among the {self.pipeline.partitions.describe()}"
+            )
+        if arrival.arriving:
+            return status("still arriving", arrival.arriving)
+        settled = self._settled(arrival.scope, arrival.name, revision, (arrival.order, revision))
+        if settled:
+            return status(*settled)
+        if not is_newest and newest is not None:
+            return status("arrived", f"older than {newest.name}, which is the one that a run takes")
+        attempts = self.claims.get(arrival.scope, 0)
+        if known is not None:
+            refusal = known.refusal
+            if refusal and refusal.code == self.pipeline.code:
+                tried = max(refusal.attempts, attempts)
+                if tried >= self.pipeline.attempts:
+                    return status("needs attention", f"refused {refusal.attempts} times: {refusal.reason}", tried)
+                return status("refused", refusal.reason, tried)
+            if self.staged.find(known.delivery, self.pipeline.code, self.pipeline.transform_version):
+                return status("staged", "frozen and valid, not published yet", attempts)
+        return status("arrived", "not read yet", attempts)
+
+    def _revision(self, arrival: Arrival, recorded: list[RecordedDelivery]) -> tuple[int, RecordedDelivery | None]:
+        """The revision that these bytes are, or would be; read only where the stamp has changed."""
+        if not recorded:
+            return 1, None
+        last = recorded[-1]
+        if last.delivery.stamp == arrival.stamp or self.landing.sha256(arrival) == last.delivery.sha256:
+            return last.delivery.revision, last
+        return last.delivery.revision + 1, None
+
+    def _settled(self, scope: str, name: str, revision: int, place: tuple[str, int]) -> tuple[State, str] | None:
+        """Committed or superseded, by the ledger; None when the ledger has nothing that settles it."""
+        current = self.current.get(scope)
+        batch = self.batches.get((scope, name, revision))
+        if batch is None:
+            if current and current.place > place:
+                return "superseded", f"{current.batch} is committed, and its delivery is newer"
+            return None
+        if current and (current.delivery, current.revision) == (name, revision):
+            older = current.transform_version < self.pipeline.transform_version
+            logic = f"; by transform version {current.transform_version}, the contract has {self.pipeline.transform_version}"
+            return "committed", f"as {current.batch} at {current.committed_at}{logic if older else ''}"
+        why = f" ({current.reason})" if current and current.operation == "restate" else ""
+        return "superseded", f"by {current.batch if current else 'nothing'}{why}"
+
+    def _gone(self, recorded: RecordedDelivery) -> Status:
+        """A delivery whose bytes are no longer in landing."""
+        delivery: Delivery = recorded.delivery
+        settled = self._settled(delivery.scope, delivery.name, delivery.revision, delivery.place)
+        state: State
+        if settled:
+            state, reason = settled
+        elif recorded.refusal:
+            state, reason = "refused", f"{recorded.refusal.reason} (no longer in landing)"
+        else:
+            state, reason = "superseded", "it was read, and is no longer in landing"
+        return Status(self.pipeline.name, delivery.scope, delivery.name, delivery.revision, state, reason)

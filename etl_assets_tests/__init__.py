@@ -1,0 +1,1 @@
+"""The tests mirror the rooms; ``faults`` and ``model`` hold the crash and the state-machine suites."""
