@@ -180,6 +180,18 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
+class Restatement:
+    """Publishing on purpose what order would refuse. The ledger keeps the reason.
+
+    ``operation`` names the decision to restate, which outlives the run that carries it out: a run that is executed
+    again has a claim of its own, and the same operation, so that it answers what the operation has done.
+    """
+
+    reason: str
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """One entry of the ledger."""
 
@@ -194,6 +206,7 @@ class Batch:
     ordinal: int
     operation: Literal["replace", "restate"]
     reason: str | None
+    operation_id: str | None
     digest: str
     input_sha256: str
     code: str

@@ -40,8 +40,8 @@ class TimePartitions(Frozen):
     """
 
     cadence: Cadence
-    start: dt.datetime | dt.date
-    end: dt.datetime | dt.date | None = None
+    start: dt.datetime
+    end: dt.datetime | None = None
     timezone: TimeZone = "UTC"
 
     @field_validator("start", "end", mode="before")
@@ -61,7 +61,7 @@ class TimePartitions(Frozen):
     @model_validator(mode="after")
     def _ordered(self) -> TimePartitions:
         for bound in (self.start, self.end):
-            if isinstance(bound, dt.datetime) and bound.tzinfo is not None:
+            if bound is not None and bound.tzinfo is not None:
                 raise ValueError("start and end are local times of the contract's timezone: give them without offset")
         if self.end is not None and self.end <= self.start:
             raise ValueError(f"end {self.end} is not after start {self.start}")
@@ -118,14 +118,14 @@ class TimePartitions(Frozen):
     @property
     def _first(self) -> dt.datetime:
         """The first window that starts at or after ``start``."""
-        start = self.start.replace(tzinfo=self.zone)  # type: ignore[call-arg]
+        start = self.start.replace(tzinfo=self.zone)
         floor = self.floor(start)
         return floor if floor == start else self.next(floor)
 
     def _until(self, now: dt.datetime | None) -> dt.datetime:
         """Where the last window has to be over: at ``end``, or now."""
         now = utc(now or dt.datetime.now(dt.UTC))
-        return now if self.end is None else min(now, utc(self.end.replace(tzinfo=self.zone)))  # type: ignore[call-arg]
+        return now if self.end is None else min(now, utc(self.end.replace(tzinfo=self.zone)))
 
     def keys(self, now: dt.datetime | None = None) -> Sequence[str]:
         """All keys in order, up to the last window that is over at ``end`` or ``now``."""
@@ -187,22 +187,22 @@ Partitions = TimePartitions | StaticPartitions
 
 def Hourly(start: str, end: str | None = None, timezone: str = "UTC") -> TimePartitions:
     """One partition an hour, keys like ``2013-10-25-06:00``."""
-    return TimePartitions(cadence="hourly", start=start, end=end, timezone=timezone)  # type: ignore[arg-type]
+    return TimePartitions(cadence="hourly", start=start, end=end, timezone=timezone)
 
 
 def Daily(start: str, end: str | None = None, timezone: str = "UTC") -> TimePartitions:
     """One partition a day, keys like ``2013-10-25``."""
-    return TimePartitions(cadence="daily", start=start, end=end, timezone=timezone)  # type: ignore[arg-type]
+    return TimePartitions(cadence="daily", start=start, end=end, timezone=timezone)
 
 
 def Weekly(start: str, end: str | None = None, timezone: str = "UTC") -> TimePartitions:
     """One partition a week, keys are its Sunday, like ``2013-10-27``."""
-    return TimePartitions(cadence="weekly", start=start, end=end, timezone=timezone)  # type: ignore[arg-type]
+    return TimePartitions(cadence="weekly", start=start, end=end, timezone=timezone)
 
 
 def Monthly(start: str, end: str | None = None, timezone: str = "UTC") -> TimePartitions:
     """One partition a month, keys are its first day, like ``2013-10-01``."""
-    return TimePartitions(cadence="monthly", start=start, end=end, timezone=timezone)  # type: ignore[arg-type]
+    return TimePartitions(cadence="monthly", start=start, end=end, timezone=timezone)
 
 
 def Static(*names: str) -> StaticPartitions:

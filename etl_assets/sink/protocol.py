@@ -8,7 +8,7 @@ from typing import Protocol
 
 from etl_assets.contract import Pipeline
 from etl_assets.errors import EtlError, WarehouseError
-from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched, Receipt, RecordedDelivery, Refusal
+from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched, Receipt, RecordedDelivery, Refusal, Restatement
 
 
 class Sink(Protocol):
@@ -24,9 +24,9 @@ class Sink(Protocol):
         """Remember that a delivery was refused, and how often under this contract and logic (``code``)."""
 
     def publish(
-        self, pipeline: Pipeline, claim: Claim, extract: Extract, work: Path, restate: str | None = None
+        self, pipeline: Pipeline, claim: Claim, extract: Extract, work: Path, restate: Restatement | None = None
     ) -> Receipt:
-        """Apply an extract and its ledger entry in one transaction. ``restate`` is the reason for doing so on purpose.
+        """Apply an extract and its ledger entry in one transaction. ``restate`` publishes on purpose what order would refuse.
 
         ``work`` is a private folder for what is prepared outside of the transaction.
 

@@ -44,6 +44,25 @@ def arrow_type(column: Column) -> pa.DataType:
             return pa.string()
 
 
+def plain_text(values: pa.Array) -> pa.Array:
+    """Dates, timestamps and decimals as exact text of one width or form; other values as they are.
+
+    Timestamps read ``2013-10-26T09:00:00[.ffffff]Z``. Casting is many times faster than formatting them.
+    """
+    kind = values.type
+    if pa.types.is_timestamp(kind):
+        text = pc.cast(pc.cast(values, pa.timestamp(kind.unit)), pa.string())
+        return pc.binary_join_element_wise(pc.replace_substring(text, " ", "T", max_replacements=1), "Z", "")
+    if pa.types.is_decimal(kind) and kind.scale > 6:
+        # Arrow turns to scientific notation below 1e-6: 0.00000001 would become 1E-8.
+        encoded = pc.dictionary_encode(values)
+        texts = [None if v is None else f"{v:f}" for v in encoded.dictionary.to_pylist()]
+        return pa.array(texts, pa.string()).take(encoded.indices)
+    if pa.types.is_decimal(kind) or pa.types.is_date(kind):
+        return pc.cast(values, pa.string())
+    return values
+
+
 @dataclass(frozen=True, slots=True)
 class Casted:
     """Values of a column, and the rows (by position) whose text is none, with the reason."""

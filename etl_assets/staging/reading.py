@@ -11,19 +11,24 @@ skipped, as RFC 4180 readers do.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import gzip
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc_csv
 
 from etl_assets.contract import FileFormat
 from etl_assets.errors import BadHeader, BadQuoting, BrokenDelivery, RaggedRow, Undecodable, ZeroBytes
+
+if TYPE_CHECKING:
+    import _csv
 
 CHUNK = 1 << 20
 #: Text handed over at a time; a single record may be larger, up to MAX_BLOCK.
@@ -38,7 +43,8 @@ class Text:
     """A delivery as checked UTF-8 text: ``path`` holds it, records start at byte ``data``.
 
     ``header`` are the names as delivered. ``lines`` is an upper bound of the records. ``plain`` says that record n
-    stands on line ``header_line + n``: no quoted line ends, no blank lines.
+    stands on line ``header_line + n``: no quoted line ends, no blank lines. ``irregular`` says that a quote stands where
+    only a record-by-record reader can tell whether it is allowed.
     """
 
     shown: str
@@ -50,6 +56,7 @@ class Text:
     size: int
     lines: int
     quoted: bool
+    irregular: bool
     plain: bool
 
     def lines_of(self, records: list[int]) -> dict[int, int]:
@@ -96,6 +103,8 @@ def open_text(path: Path, shown: str, form: FileFormat, scratch: Path) -> Text:
     checked = path if same else scratch / "text"
     scan = _scan(path, shown, form, compressed, None if same else checked)
     header, header_line, data = _header(checked, shown, form)
+    with checked.open("rb") as file:
+        quoted = scan.quotes.count > file.read(data).count((form.quote or "\0").encode())
     return Text(
         shown=shown,
         path=checked,
@@ -105,60 +114,89 @@ def open_text(path: Path, shown: str, form: FileFormat, scratch: Path) -> Text:
         data=data,
         size=checked.stat().st_size,
         lines=scan.lines,
-        quoted=scan.quoted,
-        plain=not scan.quoted and not scan.blank_lines and not scan.bare_cr,
+        quoted=quoted,
+        irregular=scan.quotes.irregular,
+        plain=not quoted and not scan.blank_lines and not scan.bare_cr,
     )
 
 
 @dataclass(slots=True)
 class _Scan:
+    quotes: _Quotes
     lines: int = 1
-    quoted: bool = False
     blank_lines: bool = False
     bare_cr: bool = False
 
 
 def _scan(path: Path, shown: str, form: FileFormat, compressed: bool, copy: Path | None) -> _Scan:
     """One pass over the bytes: decode strictly, refuse NUL, see quotes and blank lines, write UTF-8 to ``copy``."""
-    scan, line = _Scan(), 1
+    scan, line = _Scan(_Quotes(form)), 1
     decoder = codecs.getincrementaldecoder("utf-8-sig" if _is_utf8(form) else form.encoding)("strict")
-    opened: IO[bytes] = gzip.open(path, "rb") if compressed else path.open("rb")  # type: ignore[assignment]
-    out = copy.open("wb") if copy else None
     previous, empty = "", True
-    try:
-        with opened as source:
-            while True:
-                chunk = _read(source, shown)
-                try:
-                    text = decoder.decode(chunk, final=not chunk)
-                except UnicodeDecodeError as error:
-                    bad = line + error.object[: error.start].count(b"\n")
-                    raise Undecodable(
-                        f"{shown}: line {bad}: byte 0x{error.object[error.start]:02X} is not {form.encoding} "
-                        f"({error.reason}). Declare the file's encoding in the contract's format, or deliver it as UTF-8"
-                    ) from error
-                if "\0" in text:
-                    bad = line + text[: text.index("\0")].count("\n")
-                    raise BrokenDelivery(f"{shown}: line {bad}: a NUL byte: not a text file, or a damaged one")
-                joined = previous + text
-                line += text.count("\n")
-                scan.quoted = scan.quoted or (form.quote is not None and form.quote in text)
-                scan.blank_lines = scan.blank_lines or "\n\n" in joined or "\n\r" in joined
-                # A CR at the end of a chunk may be half of a line end, so it is looked at with the next one.
-                scan.bare_cr = scan.bare_cr or joined.count("\r") - joined.endswith("\r") > joined.count("\r\n")
-                previous = joined[-1:]
-                empty = empty and not text.strip()
-                if out:
-                    out.write(text.encode())
-                if not chunk:
-                    break
-    finally:
-        if out:
-            out.close()
+    with (
+        gzip.open(path, "rb") if compressed else path.open("rb") as source,
+        copy.open("wb") if copy else contextlib.nullcontext() as out,
+    ):
+        while True:
+            chunk = _read(source, shown)
+            try:
+                text = decoder.decode(chunk, final=not chunk)
+            except UnicodeDecodeError as error:
+                bad = line + error.object[: error.start].count(b"\n")
+                raise Undecodable(
+                    f"{shown}: line {bad}: byte 0x{error.object[error.start]:02X} is not {form.encoding} "
+                    f"({error.reason}). Declare the file's encoding in the contract's format, or deliver it as UTF-8"
+                ) from error
+            if "\0" in text:
+                bad = line + text[: text.index("\0")].count("\n")
+                raise BrokenDelivery(f"{shown}: line {bad}: a NUL byte: not a text file, or a damaged one")
+            joined = previous + text
+            line += text.count("\n")
+            encoded = chunk if out is None else text.encode()
+            scan.quotes.look(encoded, last=not chunk)
+            scan.blank_lines = scan.blank_lines or "\n\n" in joined or "\n\r" in joined
+            # A CR at the end of a chunk may be half of a line end, so it is looked at with the next one.
+            scan.bare_cr = scan.bare_cr or joined.count("\r") - joined.endswith("\r") > joined.count("\r\n")
+            previous = joined[-1:]
+            empty = empty and not text.strip()
+            if out:
+                out.write(encoded)
+            if not chunk:
+                break
     if empty:
         raise ZeroBytes(f"{shown}: nothing but blank space, so not even a header. Deliver it again")
     scan.lines = line + (path.stat().st_size if scan.bare_cr else 0)
     return scan
+
+
+class _Quotes:
+    """Looks at the bytes around each quote, a chunk at a time.
+
+    Where every opening quote stands at the start of a field and every closing one at its end (or is doubled), and
+    their number is even, the file is well-formed; anything else is ``irregular`` and needs a closer look.
+    """
+
+    def __init__(self, form: FileFormat) -> None:
+        self._quote = ord(form.quote) if form.quote else None
+        self._around = np.frombuffer(f"{form.delimiter}\n\r{form.quote or ''}".encode(), np.uint8)
+        self._tail = b"\n"  # the byte before what is looked at next; a file starts like a line
+        self.count = 0
+        self.irregular = False
+
+    def look(self, chunk: bytes, last: bool) -> None:
+        if self._quote is None:
+            return
+        # The last byte waits for the one after it; at the end of the file a line end stands there.
+        begins = self._tail == b"\n" and not self.count
+        buffer = self._tail + (chunk.removeprefix(codecs.BOM_UTF8) if begins else chunk) + (b"\n" if last else b"")
+        self._tail = buffer[-2:] if not last else b""
+        data = np.frombuffer(buffer, np.uint8)
+        at = np.flatnonzero(data[1:-1] == self._quote) + 1
+        opens = (np.arange(self.count, self.count + len(at)) % 2) == 0
+        beside = np.where(opens, data[at - 1], data[at + 1])
+        self.count += len(at)
+        regular = bool(np.isin(beside, self._around).all()) and not (last and self.count % 2)
+        self.irregular = self.irregular or not regular
 
 
 def _is_utf8(form: FileFormat) -> bool:
@@ -174,7 +212,7 @@ def _read(source: IO[bytes], shown: str) -> bytes:
         ) from error
 
 
-def _reader(lines: Iterator[str] | IO[str], form: FileFormat) -> Iterator[list[str]]:
+def _reader(lines: Iterator[str] | IO[str], form: FileFormat) -> _csv.Reader:
     if form.quote is None:
         return csv.reader(lines, delimiter=form.delimiter, quoting=csv.QUOTE_NONE)
     return csv.reader(lines, delimiter=form.delimiter, quotechar=form.quote, strict=True)
@@ -217,8 +255,8 @@ def _header(path: Path, shown: str, form: FileFormat) -> tuple[tuple[str, ...], 
 
 
 def check_quoting(text: Text) -> None:
-    """Refuse unterminated quotes and text after a closing quote; costs one pass, and only where there are quotes."""
-    if text.quoted:
+    """Refuse unterminated quotes and text after a closing quote; costs a pass, where a quote stands oddly."""
+    if text.irregular:
         width = len(text.header)
         for line, fields in text.records():
             if len(fields) != width:

@@ -69,7 +69,7 @@ class Rejects:
         found = self.text.lines_of([r.record for r in rows if r.record is not None])
         return [
             f"line {found[r.record]}" if r.record in found else "line unknown (changed by the transform)" for r in rows
-        ]  # type: ignore[index]
+        ]
 
     def write(self, path: Path) -> None:
         """One JSON object a row: line, reasons, and the row's values by column."""

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from etl_assets.contract import Pipeline
 from etl_assets.errors import DuplicateKey, ShrunkDelivery
 from etl_assets.model import Delivery, Extract, ExtractColumn, Fetched, Manifest
-from etl_assets.staging.casting import arrow_type, cast
+from etl_assets.staging.casting import arrow_type, cast, plain_text
 from etl_assets.staging.extract import CANDIDATE, INPUT, REJECTS, StagedFolder
 from etl_assets.staging.header import Layout, match_header
 from etl_assets.staging.reading import Text, open_text, read_batches
@@ -101,7 +101,8 @@ def _tables(
 
 def _typed(layout: Layout, batch: pa.RecordBatch, first: int, rejects: Rejects) -> pa.Table:
     """Type the fields of a batch; rows with a text that is no value go to the rejects as they were delivered."""
-    arrays, invalid = [], {}
+    arrays: list[pa.Array] = []
+    invalid: dict[int, list[str]] = {}
     for column, field in zip(layout.columns, layout.fields, strict=True):
         if field is None:
             arrays.append(pa.nulls(batch.num_rows, arrow_type(column)))
@@ -174,7 +175,8 @@ def _write_candidate(
     hashed = _Hashed()
     form = pc_csv.WriteOptions(quoting_style="needed", batch_size=1 << 16)
     with pq.ParquetWriter(path, schema, compression="zstd") as candidate:
-        writer = pc_csv.CSVWriter(hashed, pa.schema([schema.field(n) for n in canonical]), write_options=form)
+        text_schema = pa.schema([(n, plain_text(pa.array([], schema.field(n).type)).type) for n in canonical])
+        writer = pc_csv.CSVWriter(hashed, text_schema, write_options=form)
         last: pa.Table | None = None
         for batch in runs.batches():
             if contract.key:
@@ -183,7 +185,8 @@ def _write_candidate(
             table = batch.drop_columns(RECORD)
             candidate.write_table(table.select(schema.names))
             if canonical:
-                writer.write_table(table.select(canonical))
+                texts = [plain_text(table[name].combine_chunks()) for name in canonical]
+                writer.write_table(pa.table(texts, schema=text_schema))
         writer.close()
     return hashed.digest()
 

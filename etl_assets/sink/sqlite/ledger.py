@@ -20,7 +20,9 @@ _BATCH = (
 
 
 def _batch(row: tuple[Any, ...]) -> Batch:
-    return Batch(*row[:17], Counts(*row[17 : 17 + len(COUNTS)]), *row[-2:])
+    plain = (f.name for f in fields(Batch) if f.name != "counts")
+    values = dict(zip(plain, (*row[:17], *row[-2:]), strict=True))
+    return Batch(**values, counts=Counts(*row[17:-2]))
 
 
 def batches(connection: sqlite3.Connection, pipeline: str | None, scope: str | None) -> list[Batch]:

@@ -100,7 +100,7 @@ def replace_partition(connection: sqlite3.Connection, target: Target, rows_befor
 def _insert_all(connection: sqlite3.Connection, target: Target, source: str) -> int:
     statement = (
         f"INSERT INTO main.{target.table.sql} ({target.names}, {PARTITION}, {BATCH}) "
-        f"SELECT {target.of('c')}, ?, ? FROM {source} c ORDER BY c.rowid"
+        f"SELECT {target.of('c')}, ?, ? FROM {source} c ORDER BY c._rowid_"
     )
     return connection.execute(statement, (target.partition, target.batch)).rowcount
 
@@ -110,11 +110,11 @@ def _apply_differences(connection: sqlite3.Connection, target: Target, source: s
     here = f"t.{PARTITION} = {target.partition} AND {target.same_key('t', 'c')}"
     differs = f" OR {_differ(target)}" if target.compared else ""
     connection.execute(
-        f"CREATE TEMP TABLE plan AS SELECT c.rowid AS candidate, t.{BATCH} IS NULL AS fresh "
-        f"FROM {source} c LEFT JOIN main.{target.table.sql} t ON {here} WHERE t.{BATCH} IS NULL{differs} ORDER BY c.rowid"
+        f"CREATE TEMP TABLE plan AS SELECT c._rowid_ AS _candidate, t.{BATCH} IS NULL AS _fresh "
+        f"FROM {source} c LEFT JOIN main.{target.table.sql} t ON {here} WHERE t.{BATCH} IS NULL{differs} ORDER BY c._rowid_"
     )
     changes = _describe_changes(connection, target, source) if target.compared else Changes()
-    inserted = int(connection.execute("SELECT count(*) FROM temp.plan WHERE fresh").fetchone()[0])
+    inserted = int(connection.execute("SELECT count(*) FROM temp.plan WHERE _fresh").fetchone()[0])
     identity = target.table.key if target.table.movable else (PARTITION, *target.table.key)
     absent = [c for c in target.compared if c not in target.columns]
     settings = [f"{quoted(c)} = excluded.{quoted(c)}" for c in target.compared if c in target.columns]
@@ -123,7 +123,7 @@ def _apply_differences(connection: sqlite3.Connection, target: Target, source: s
     written = connection.execute(
         f"INSERT INTO main.{target.table.sql} ({target.names}, {PARTITION}, {BATCH}) "
         f"SELECT {target.of('c')}, ?, ? FROM temp.plan p CROSS JOIN {source} c "
-        f"WHERE c.rowid = p.candidate ORDER BY p.candidate "
+        f"WHERE c._rowid_ = p._candidate ORDER BY p._candidate "
         f"ON CONFLICT ({', '.join(map(quoted, identity))}) DO UPDATE SET {', '.join(settings)}",
         (target.partition, target.batch),
     ).rowcount
@@ -141,8 +141,8 @@ def _describe_changes(connection: sqlite3.Connection, target: Target, source: st
     """Count the updated rows per column and show some; read before they are written."""
     new = [f"c.{quoted(c)}" if c in target.columns else "NULL" for c in target.compared]
     joined = (
-        f"FROM temp.plan p CROSS JOIN {source} c CROSS JOIN main.{target.table.sql} t WHERE NOT p.fresh "
-        f"AND c.rowid = p.candidate AND t.{PARTITION} = {target.partition} AND {target.same_key('t', 'c')}"
+        f"FROM temp.plan p CROSS JOIN {source} c CROSS JOIN main.{target.table.sql} t WHERE NOT p._fresh "
+        f"AND c._rowid_ = p._candidate AND t.{PARTITION} = {target.partition} AND {target.same_key('t', 'c')}"
     )
     sums = ", ".join(f"total(t.{quoted(c)} IS NOT {n})" for c, n in zip(target.compared, new, strict=True))
     totals = connection.execute(f"SELECT {sums} {joined}").fetchone()
@@ -153,7 +153,7 @@ def _describe_changes(connection: sqlite3.Connection, target: Target, source: st
     values = ", ".join(f"t.{quoted(c)}, {new[target.compared.index(c)]}" for c in changed)
     keys = target.of("c", target.table.key)
     sample = []
-    for row in connection.execute(f"SELECT {keys}, {values} {joined} ORDER BY p.candidate LIMIT {SAMPLE}"):
+    for row in connection.execute(f"SELECT {keys}, {values} {joined} ORDER BY p._candidate LIMIT {SAMPLE}"):
         width = len(target.table.key)
         pairs = zip(changed, row[width::2], row[width + 1 :: 2], strict=True)
         key = tuple(zip(target.table.key, row[:width], strict=True))
@@ -208,37 +208,37 @@ def _settle_moves(connection: sqlite3.Connection, target: Target) -> _Moves:
     connection.execute(f"DELETE FROM main.{table.aside} WHERE {PARTITION} = ?", (own,))
     connection.execute(
         f"CREATE TEMP TABLE contested AS "
-        f"SELECT c.rowid AS candidate, {keys}, t.{PARTITION} AS other, {_order_of(target, 't')} AS theirs, {mine} AS mine "
+        f"SELECT c._rowid_ AS _candidate, {keys}, t.{PARTITION} AS _other, {_order_of(target, 't')} AS _theirs, {mine} AS _mine "
         f"FROM {CANDIDATE} c CROSS JOIN main.{table.sql} t ON {target.same_key('t', 'c')} WHERE t.{PARTITION} <> {own} "
         f"UNION ALL "
-        f"SELECT c.rowid, {keys}, t.{PARTITION}, {_order_of(target, 't')}, {mine} "
+        f"SELECT c._rowid_, {keys}, t.{PARTITION}, {_order_of(target, 't')}, {mine} "
         f"FROM main.{table.aside} t CROSS JOIN {CANDIDATE} c ON {target.same_key('t', 'c')}",
         mine_values * 2,
     )
-    tie = connection.execute("SELECT candidate, other FROM temp.contested WHERE theirs IS mine LIMIT 1").fetchone()
+    tie = connection.execute("SELECT _candidate, _other FROM temp.contested WHERE _theirs IS _mine LIMIT 1").fetchone()
     if tie:
-        count = connection.execute("SELECT count(*) FROM temp.contested WHERE theirs IS mine").fetchone()[0]
-        raise MovedKeys(_describe_tie(connection, target, *tie, count, "the order that the contract declares is equal"))
+        count = connection.execute("SELECT count(*) FROM temp.contested WHERE _theirs IS _mine").fetchone()[0]
+        raise MovedKeys(_describe_tie(connection, target, tie, count, "the order that the contract declares is equal"))
     if not connection.execute("SELECT 1 FROM temp.contested LIMIT 1").fetchone():
         return _Moves()
-    losing = "SELECT candidate FROM temp.contested WHERE theirs > mine"
-    aside = connection.execute(f"SELECT count(DISTINCT candidate) FROM ({losing})").fetchone()[0]
+    losing = "SELECT _candidate FROM temp.contested WHERE _theirs > _mine"
+    aside = connection.execute(f"SELECT count(DISTINCT _candidate) FROM ({losing})").fetchone()[0]
     wins = (
-        f"SELECT t.rowid AS id, t.{PARTITION} AS other FROM temp.contested k CROSS JOIN main.{table.sql} t "
-        f"ON {target.same_key('t', 'k')} WHERE t.{PARTITION} <> {own} AND k.candidate NOT IN ({losing})"
+        f"SELECT t._rowid_ AS _id, t.{PARTITION} AS _other FROM temp.contested k CROSS JOIN main.{table.sql} t "
+        f"ON {target.same_key('t', 'k')} WHERE t.{PARTITION} <> {own} AND k._candidate NOT IN ({losing})"
     )
-    connection.execute(f"CREATE TEMP TABLE demoted AS SELECT DISTINCT id, other FROM ({wins})")
+    connection.execute(f"CREATE TEMP TABLE demoted AS SELECT DISTINCT _id, _other FROM ({wins})")
     everything = ", ".join([*map(quoted, table.columns), PARTITION, BATCH])
     connection.execute(
         f"INSERT INTO main.{table.aside} ({everything}) SELECT {everything} FROM main.{table.sql} "
-        "WHERE rowid IN (SELECT id FROM temp.demoted)"
+        "WHERE _rowid_ IN (SELECT _id FROM temp.demoted)"
     )
-    moved = connection.execute(f"DELETE FROM main.{table.sql} WHERE rowid IN (SELECT id FROM temp.demoted)").rowcount
-    taken = tuple(connection.execute("SELECT other, count(*) FROM temp.demoted GROUP BY other"))
+    moved = connection.execute(f"DELETE FROM main.{table.sql} WHERE _rowid_ IN (SELECT _id FROM temp.demoted)").rowcount
+    taken = tuple(connection.execute("SELECT _other, count(*) FROM temp.demoted GROUP BY _other"))
     source = CANDIDATE
     if aside:
         connection.execute(
-            f"CREATE TEMP TABLE standing AS SELECT c.* FROM {CANDIDATE} c WHERE c.rowid NOT IN ({losing})"
+            f"CREATE TEMP TABLE standing AS SELECT c.* FROM {CANDIDATE} c WHERE c._rowid_ NOT IN ({losing})"
         )
         connection.execute(f"CREATE UNIQUE INDEX temp.standing_key ON standing ({', '.join(map(quoted, table.key))})")
         source = "temp.standing"
@@ -250,31 +250,25 @@ def _refuse_claimed(connection: sqlite3.Connection, target: Target) -> None:
         f"FROM {CANDIDATE} c CROSS JOIN main.{target.table.sql} t ON {target.same_key('t', 'c')} "
         f"WHERE t.{PARTITION} <> {target.partition}"
     )
-    found = connection.execute(f"SELECT c.rowid, t.{PARTITION} {joined} LIMIT 1").fetchone()
+    found = connection.execute(f"SELECT c._rowid_, t.{PARTITION} {joined} LIMIT 1").fetchone()
     if found:
         count = connection.execute(f"SELECT count(*) {joined}").fetchone()[0]
         raise MovedKeys(
-            _describe_tie(connection, target, *found, count, "the contract refuses moves (moved_keys='refuse')")
+            _describe_tie(connection, target, found, count, "the contract refuses moves (moved_keys='refuse')")
         )
 
 
-def _describe_tie(
-    connection: sqlite3.Connection, target: Target, candidate: int, other: int, count: int, why: str
-) -> str:
-    """The error for keys that two partitions claim, showing the first pair whole."""
-    mine = connection.execute(f"SELECT {target.names} FROM {CANDIDATE} WHERE rowid = ?", (candidate,)).fetchone()
+def _describe_tie(connection: sqlite3.Connection, target: Target, pair: tuple[int, int], count: int, why: str) -> str:
+    """The error for keys that two partitions claim, showing the first pair (candidate row, other partition) whole."""
+    candidate, other = pair
+    mine = connection.execute(f"SELECT {target.names} FROM {CANDIDATE} WHERE _rowid_ = ?", (candidate,)).fetchone()
     key = dict(zip(target.columns, mine, strict=True))
     scope = connection.execute("SELECT scope FROM etl_partition WHERE id = ?", (other,)).fetchone()[0]
     match = " AND ".join(f"{quoted(k)} = ?" for k in target.table.key)
     theirs = None
     for table in (target.table.sql, *((target.table.aside,) if target.table.repaired else ())):
-        theirs = (
-            theirs
-            or connection.execute(
-                f"SELECT {', '.join(map(quoted, target.table.columns))} FROM main.{table} WHERE {match} AND {PARTITION} = ?",
-                (*(key[k] for k in target.table.key), other),
-            ).fetchone()
-        )
+        query = f"SELECT {target.of('x', target.table.columns)} FROM main.{table} x WHERE {match} AND {PARTITION} = ?"
+        theirs = theirs or connection.execute(query, (*(key[k] for k in target.table.key), other)).fetchone()
     shown = ", ".join(f"{k}={key[k]!r}" for k in target.table.key)
     return (
         f"{target.pipeline.name}/{target.scope}: {count:,} keys are held by another partition too, and {why}. "
@@ -294,7 +288,7 @@ def _keep_aside(connection: sqlite3.Connection, target: Target) -> None:
     connection.execute(
         f"INSERT INTO main.{target.table.aside} ({target.names}, {PARTITION}, {BATCH}) "
         f"SELECT {target.of('c')}, ?, ? FROM {CANDIDATE} c "
-        "WHERE c.rowid IN (SELECT candidate FROM temp.contested WHERE theirs > mine)",
+        "WHERE c._rowid_ IN (SELECT _candidate FROM temp.contested WHERE _theirs > _mine)",
         (target.partition, target.batch),
     )
 
@@ -305,13 +299,13 @@ def _give_back(connection: sqlite3.Connection, target: Target) -> dict[int, int]
     order = _order_of(target, "a")
     keys = ", ".join(f"a.{quoted(k)}" for k in table.key)
     connection.execute(
-        f"CREATE TEMP TABLE coming_back AS SELECT {keys}, {PARTITION} AS other FROM ("
-        f"SELECT a.*, row_number() OVER (PARTITION BY {keys} ORDER BY {order} DESC) AS place FROM main.{table.aside} a "
-        f"WHERE NOT EXISTS (SELECT 1 FROM main.{table.sql} t WHERE {target.same_key('t', 'a')})) a WHERE place = 1"
+        f"CREATE TEMP TABLE coming_back AS SELECT {keys}, {PARTITION} AS _other FROM ("
+        f"SELECT a.*, row_number() OVER (PARTITION BY {keys} ORDER BY {order} DESC) AS _place FROM main.{table.aside} a "
+        f"WHERE NOT EXISTS (SELECT 1 FROM main.{table.sql} t WHERE {target.same_key('t', 'a')})) a WHERE _place = 1"
     )
-    returned = dict(connection.execute("SELECT other, count(*) FROM temp.coming_back GROUP BY other").fetchall())
+    returned = dict(connection.execute("SELECT _other, count(*) FROM temp.coming_back GROUP BY _other").fetchall())
     if returned:
-        back = f"{target.same_key('a', 'r')} AND a.{PARTITION} = r.other"
+        back = f"{target.same_key('a', 'r')} AND a.{PARTITION} = r._other"
         everything = ", ".join(map(quoted, table.columns))
         connection.execute(
             f"INSERT INTO main.{table.sql} ({everything}, {PARTITION}, {BATCH}) "
@@ -349,22 +343,22 @@ def _replace_bag(connection: sqlite3.Connection, target: Target, rows_before: in
     named = ", ".join(map(quoted, columns))
     delivered = ", ".join(f"{quoted(c)}" if c in target.columns else f"NULL AS {quoted(c)}" for c in columns)
     connection.execute(
-        "CREATE TEMP TABLE plan AS SELECT fresh, id FROM ("
-        "SELECT fresh, id, "
-        f"row_number() OVER (PARTITION BY {named}, fresh ORDER BY id) AS place, "
-        f"count(*) FILTER (WHERE NOT fresh) OVER (PARTITION BY {named}) AS here, "
-        f"count(*) FILTER (WHERE fresh) OVER (PARTITION BY {named}) AS wanted FROM ("
-        f"SELECT 0 AS fresh, rowid AS id, {named} FROM main.{target.table.sql} WHERE {PARTITION} = {target.partition} "
-        f"UNION ALL SELECT 1, rowid, {delivered} FROM {CANDIDATE})) "
-        "WHERE place > CASE WHEN fresh THEN here ELSE wanted END"
+        "CREATE TEMP TABLE plan AS SELECT _fresh, _id FROM ("
+        "SELECT _fresh, _id, "
+        f"row_number() OVER (PARTITION BY {named}, _fresh ORDER BY _id) AS _place, "
+        f"count(*) FILTER (WHERE NOT _fresh) OVER (PARTITION BY {named}) AS _here, "
+        f"count(*) FILTER (WHERE _fresh) OVER (PARTITION BY {named}) AS _wanted FROM ("
+        f"SELECT 0 AS _fresh, _rowid_ AS _id, {named} FROM main.{target.table.sql} WHERE {PARTITION} = {target.partition} "
+        f"UNION ALL SELECT 1, _rowid_, {delivered} FROM {CANDIDATE})) "
+        "WHERE _place > CASE WHEN _fresh THEN _here ELSE _wanted END"
     )
     deleted = connection.execute(
-        f"DELETE FROM main.{target.table.sql} WHERE rowid IN (SELECT id FROM temp.plan WHERE NOT fresh)"
+        f"DELETE FROM main.{target.table.sql} WHERE _rowid_ IN (SELECT _id FROM temp.plan WHERE NOT _fresh)"
     ).rowcount
     inserted = connection.execute(
         f"INSERT INTO main.{target.table.sql} ({target.names}, {PARTITION}, {BATCH}) "
-        f"SELECT {target.of('c')}, ?, ? FROM temp.plan p CROSS JOIN {CANDIDATE} c WHERE p.fresh AND c.rowid = p.id "
-        "ORDER BY p.id",
+        f"SELECT {target.of('c')}, ?, ? FROM temp.plan p CROSS JOIN {CANDIDATE} c WHERE p._fresh AND c._rowid_ = p._id "
+        "ORDER BY p._id",
         (target.partition, target.batch),
     ).rowcount
     counts = Counts(inserted=inserted, deleted=deleted, unchanged=candidates - inserted)

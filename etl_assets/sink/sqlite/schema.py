@@ -23,6 +23,7 @@ _FIRST = (
         ordinal INTEGER NOT NULL,
         operation TEXT NOT NULL,
         reason TEXT,
+        operation_id TEXT,
         digest TEXT NOT NULL,
         input_sha256 TEXT NOT NULL,
         code TEXT NOT NULL,

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from etl_assets.model import Manifest
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.tables import storage
+from etl_assets.staging.casting import plain_text
 
 BATCH_ROWS = 1 << 16
 TABLE = "stage.candidate"
@@ -56,14 +57,5 @@ def _storage_type(kind: str) -> pa.DataType:
 
 
 def _stored(values: pa.Array) -> pa.Array:
-    """Values as SQLite stores them: timestamps as UTC text of one width, decimals and dates as exact text."""
-    kind = values.type
-    if pa.types.is_timestamp(kind):
-        # Casting to text is many times faster than strftime and gives "2013-10-26 09:00:00[.ffffff]".
-        text = pc.cast(pc.cast(values, pa.timestamp(kind.unit)), pa.string())
-        return pc.binary_join_element_wise(pc.replace_substring(text, " ", "T", max_replacements=1), "Z", "")
-    if pa.types.is_decimal(kind) or pa.types.is_date(kind):
-        return pc.cast(values, pa.string())
-    if pa.types.is_boolean(kind):
-        return pc.cast(values, pa.int64())
-    return values
+    """Values as SQLite stores them: text where it has no exact type, booleans as 1 and 0."""
+    return pc.cast(values, pa.int64()) if pa.types.is_boolean(values.type) else plain_text(values)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from etl_assets.contract import Pipeline
 from etl_assets.errors import EtlError
-from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched, Receipt, RecordedDelivery, Refusal
+from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched, Receipt, RecordedDelivery, Refusal, Restatement
 from etl_assets.sink.sqlite import ledger, staging_file
 from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, quoted, reading, writing
 from etl_assets.sink.sqlite.publish import check_writer, publish
@@ -61,7 +61,7 @@ class SQLiteWarehouse:
             return ledger.record_refusal(connection, delivery, error.kind, str(error), code)
 
     def publish(
-        self, pipeline: Pipeline, claim: Claim, extract: Extract, work: Path, restate: str | None = None
+        self, pipeline: Pipeline, claim: Claim, extract: Extract, work: Path, restate: Restatement | None = None
     ) -> Receipt:
         """Build the private stage file in ``work``, outside of the lock, then apply it in one transaction."""
         index = pipeline.key if self._has_rows(pipeline.name, claim.scope) else ()
