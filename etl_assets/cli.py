@@ -107,7 +107,8 @@ def _load(
 ) -> None:
     import uuid
 
-    from etl_assets.engine import Engine, Restatement
+    from etl_assets.engine import Engine
+    from etl_assets.model import Restatement
     from etl_assets.registry import find_pipeline
     from etl_assets.survey import survey
 
@@ -125,9 +126,10 @@ def _load(
         scopes = [status.scope for status in survey(settings, pipeline).waiting()]
     if not scopes:
         return
-    restatement = Restatement(reason) if reason else None
+    run = f"cli-{uuid.uuid4().hex}"
+    restatement = Restatement(reason, operation=run) if reason else None
     with _progress(name, len(scopes), as_json) as tell:
-        for outcome in engine.load(scopes, f"cli-{uuid.uuid4().hex}", restatement, delivery):
+        for outcome in engine.load(scopes, run, restatement, delivery):
             outcomes.append(outcome)
             tell(outcome)
 

@@ -23,26 +23,20 @@ from etl_assets.errors import (
     OperationalError,
     PublishRefused,
     RewrittenDelivery,
+    StagingFailed,
     StaleWriter,
     StillArriving,
     Superseded,
     UnknownScope,
 )
 from etl_assets.landing import Landing
-from etl_assets.model import Arrival, Batch, Claim, Counts, Delivery, Extract, Fetched, Receipt, batch_id
+from etl_assets.model import Arrival, Batch, Claim, Counts, Delivery, Extract, Fetched, Receipt, Restatement, batch_id
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
 from etl_assets.staging import StagedFolder, stage
 from etl_assets.staging.extract import INPUT
 
 Verdict = Literal["committed", "already committed", "staged", "refused"]
-
-
-@dataclass(frozen=True, slots=True)
-class Restatement:
-    """Publishing on purpose what order would refuse; the reason is kept in the ledger."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +101,10 @@ class Engine:
         """
         self.check_scopes(scopes)
         arrivals = self._arrivals(scopes)
-        done = {} if restate or delivery else self._committed(scopes, arrivals)
+        if restate:
+            done = self._restated(scopes, restate)
+        else:
+            done = {} if delivery else self._committed(scopes, arrivals)
         open_scopes = [s for s in scopes if s not in done and (arrivals[s] or delivery)]
         claims = self.sink.claim(self.pipeline, open_scopes, run) if open_scopes else {}
         self.staged.sweep()
@@ -150,6 +147,22 @@ class Engine:
                 found[scope] = self._outcome(scope, delivery, extract, receipt)
         return found
 
+    def _restated(self, scopes: Sequence[str], restate: Restatement) -> dict[str, Outcome]:
+        """Scopes for which this very operation is committed: it is not done again, whatever has arrived since."""
+        current = self.sink.current(self.pipeline.name)
+        by_identity = {
+            (d.scope, d.name, d.revision): d for d in (r.delivery for r in self.sink.deliveries(self.pipeline.name))
+        }
+        found = {}
+        for batch in self._ledger(scopes).values():
+            if batch.operation_id != restate.operation or batch.scope not in scopes:
+                continue
+            newer = current[batch.scope].batch if current[batch.scope].id != batch.id else None
+            receipt = Receipt("already committed", batch, superseded_by=newer)
+            delivery = by_identity[batch.scope, batch.delivery, batch.revision]
+            found[batch.scope] = self._outcome(batch.scope, delivery, self._frozen(delivery), receipt)
+        return found
+
     def _ledger(self, scopes: Sequence[str]) -> dict[str, Batch]:
         return {b.batch: b for b in self.sink.ledger(self.pipeline.name, scopes[0] if len(scopes) == 1 else None)}
 
@@ -173,7 +186,7 @@ class Engine:
                 extract = self._freeze(delivery, fetched, shown, work)
                 if not publish:
                     return Outcome(self.pipeline.name, scope, "staged", self._batch_id(delivery), delivery, extract)
-                receipt = self.sink.publish(self.pipeline, claim, extract, work, restate.reason if restate else None)
+                receipt = self.sink.publish(self.pipeline, claim, extract, work, restate)
                 return self._outcome(scope, delivery, extract, receipt)
         except OperationalError:
             raise
@@ -256,7 +269,13 @@ class Engine:
         if frozen is not None:
             return frozen
         assert fetched is not None
-        return stage(self.pipeline, delivery, fetched, shown, self.staged, work)
+        try:
+            return stage(self.pipeline, delivery, fetched, shown, self.staged, work)
+        except OSError as error:
+            raise StagingFailed(
+                f"{shown}: cannot be frozen below {self.staged.root}: {error}. Nothing was published; mend the folder or "
+                "free some space, and run again"
+            ) from error
 
     def _remember(self, claim: Claim | None, delivery: Delivery | None, error: EtlError) -> int:
         """Record a refusal that is about the delivery; who may write, or what is newer, says nothing about it."""

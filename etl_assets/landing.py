@@ -6,8 +6,10 @@ belong here: what is in a file. Paths are ``universal-pathlib`` paths, so a fold
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
+import functools
 import hashlib
 import re
 import time
@@ -18,12 +20,17 @@ from typing import Any
 from upath import UPath
 
 from etl_assets.contract import Pipeline, StaticPartitions
-from etl_assets.errors import LandingUnreachable, StagingFailed, StillArriving
+from etl_assets.contract.partitions import Partitions
+from etl_assets.errors import EtlError, LandingUnreachable, StagingFailed, StillArriving
 from etl_assets.model import Arrival, Fetched
 
 #: Names under which tools write before they rename; what stands before the suffix is the delivery to come.
 ARRIVING_SUFFIXES = (".part", ".partial", ".tmp", ".filepart", ".crdownload", ".uploading")
 CHUNK = 1 << 20
+
+#: A sensor looks every half minute; a landing that was copied or restored has new stamps on old bytes.
+REMEMBERED = 100_000
+_DIGESTS: dict[tuple[str, str], str] = {}
 
 
 def natural_order(name: str) -> str:
@@ -35,7 +42,7 @@ def natural_order(name: str) -> str:
     parts = []
     for digits, other in re.findall(r"(\d+)|(\D+)", name, flags=re.ASCII):
         number = digits.lstrip("0") or "0"
-        parts.append(f"0{len(number):03d}{number}" if digits else other)
+        parts.append(f"0{len(number):04d}{number}" if digits else other)
     return "".join(parts) + "\x01" + name
 
 
@@ -49,11 +56,16 @@ class Landing:
     """The landing place of one pipeline: a folder or bucket prefix, and the contract's pattern below it."""
 
     def __init__(self, root: str, pipeline: Pipeline) -> None:
-        self.root = UPath(root)
+        try:
+            self.root = UPath(root)
+        except Exception as error:  # an unknown protocol, or one whose package is not installed
+            raise LandingUnreachable(f"landing {root} cannot be opened: {error}. Set ETL_LANDING") from error
         self.pipeline = pipeline
         partitions = pipeline.partitions
         names = partitions.names if isinstance(partitions, StaticPartitions) else ()
         self._keys = {landing_segment(name): name for name in names}
+        #: What the keys of the contract look like; a name that fits it is not read in any other way.
+        self._form = _key_form(partitions)
 
     def pattern(self, scope: str | None = None) -> str:
         """The full pattern that is searched, for messages."""
@@ -69,7 +81,8 @@ class Landing:
         """
         try:
             self._check_root()
-            found = list(self._match(self.root.path, self.pipeline.landing.split("/"), scope, ""))
+            controls: set[str] = set()
+            found = list(self._match(_Place(self.root.path), self.pipeline.landing.split("/"), scope, controls))
         except LandingUnreachable:
             raise
         except Exception as error:  # each filesystem has its own: botocore, aiohttp, OSError
@@ -79,36 +92,27 @@ class Landing:
             ) from error
         suffix = self.pipeline.row_count_file
         if suffix:
-            controls = {a.path for a in found if a.name.endswith(suffix)}
-            found = [self._with_control(a, suffix, controls) for a in found if not a.name.endswith(suffix)]
+            found = [self._with_control(a, suffix, controls) for a in found]
         return sorted(found, key=lambda a: (a.scope, a.order))
 
     def fetch(self, arrival: Arrival, target: Path) -> Fetched:
-        """Copy the bytes of an arrival to ``target``, hashing them on the way, and sync them to disk.
+        """Copy the bytes of an arrival to ``target``, hashing them on the way.
 
-        Raises :class:`StillArriving` when the file is, or while it was read became, another one than was listed.
+        Raises :class:`StillArriving` when the file is, or while it was read became, another one than was listed,
+        :class:`LandingUnreachable` when it cannot be read, and :class:`StagingFailed` when the copy cannot be written.
         """
         if arrival.arriving:
             raise StillArriving(f"{arrival.path}: {arrival.arriving}; it is read once it is complete")
         digest, size = hashlib.sha256(), 0
-        try:
+        with _reading(arrival.path):
             before = self._stamp(arrival.path)
-            with self._open(arrival.path) as source, target.open("wb") as copy:
+            with self._open(arrival.path) as source, _Copy(target) as copy:
                 while chunk := source.read(CHUNK):
                     digest.update(chunk)
                     size += len(chunk)
-                    try:
-                        copy.write(chunk)
-                    except OSError as error:
-                        raise StagingFailed(f"cannot write {target}: {error}; free some space and run again") from error
+                    copy.write(chunk)
             after = self._stamp(arrival.path)
             declared = self._declared_rows(arrival)
-        except FileNotFoundError as error:
-            raise StillArriving(
-                f"{arrival.path} vanished between listing and reading; the next run looks again"
-            ) from error
-        except OSError as error:
-            raise LandingUnreachable(f"{arrival.path} cannot be read: {error}. Nothing was changed") from error
         if not (before == after == arrival.stamp and size == arrival.size):
             raise StillArriving(
                 f"{arrival.path} changed while it was read ({arrival.size:,} bytes when listed, {size:,} read); "
@@ -117,12 +121,18 @@ class Landing:
         return Fetched(str(target), digest.hexdigest(), size, declared)
 
     def sha256(self, arrival: Arrival) -> str:
-        """The digest of an arrival's bytes as they are now, without keeping them."""
-        digest = hashlib.sha256()
-        with self._open(arrival.path) as source:
-            while chunk := source.read(CHUNK):
-                digest.update(chunk)
-        return digest.hexdigest()
+        """The digest of an arrival's bytes, without keeping them; read once for each stamp of a file."""
+        known = _DIGESTS.get((arrival.path, arrival.stamp))
+        if known is None:
+            digest = hashlib.sha256()
+            with _reading(arrival.path), self._open(arrival.path) as source:
+                while chunk := source.read(CHUNK):
+                    digest.update(chunk)
+            known = digest.hexdigest()
+            if len(_DIGESTS) >= REMEMBERED:
+                _DIGESTS.clear()
+            _DIGESTS[arrival.path, arrival.stamp] = known
+        return known
 
     # ------------------------------------------------------------------ the filesystem
 
@@ -145,75 +155,91 @@ class Landing:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _match(
-        self, folder: str, segments: list[str], scope: str | None, key: str, tail: str = ""
-    ) -> Iterator[Arrival]:
-        segment, rest = segments[0], segments[1:]
-        if scope is not None:
-            key = scope
-        if not rest or "{partition}" in segment or re.search(r"[*?]", segment):
-            regex = self._regex(segment, key)
-            for entry in self._list(folder):
-                base = entry["name"].rstrip("/").rsplit("/", 1)[-1]
-                if (entry["type"] == "directory") == (not rest):
-                    continue
-                waiting = self._waiting(base) if not rest else None
-                match = regex.fullmatch(base.removesuffix(waiting) if waiting else base)
-                if not match or base.startswith(".") or base.endswith("~"):
-                    continue
-                found = match.groupdict().get("partition")
-                inner = key or (self._keys.get(found, found) if found else "")
-                # A name is what stands after the partition's own folder; a partition inside of it is part of it.
-                name = "" if segment == "{partition}" else f"{tail}{base}"
-                if rest:
-                    yield from self._match(entry["name"], rest, scope, inner, f"{name}/" if name and inner else "")
-                else:
-                    yield self._arrival(entry, inner, f"{tail}{base}", waiting)
-        else:
-            yield from self._match(
-                f"{folder.rstrip('/')}/{segment}", rest, scope, key, f"{tail}{segment}/" if key else ""
-            )
+    def _match(self, place: _Place, segments: list[str], scope: str | None, controls: set[str]) -> Iterator[Arrival]:
+        """The files below a place that fit the rest of the pattern; ``controls`` collects what control files are for.
 
-    def _regex(self, segment: str, key: str) -> re.Pattern[str]:
-        parts = []
-        for piece in re.split(r"(\{partition\}|\*|\?)", segment):
-            match piece:
-                case "{partition}" if key:
-                    parts.append(re.escape(landing_segment(key)))
-                case "{partition}":
-                    seen = any("(?P<partition>" in p for p in parts)
-                    parts.append("(?P=partition)" if seen else "(?P<partition>.+?)")
-                case "*":
-                    parts.append(".*")
-                case "?":
-                    parts.append(".")
-                case _:
-                    parts.append(re.escape(piece))
-        return re.compile("".join(parts), re.DOTALL)
+        A file has one scope and one name, whether all scopes are listed or its own only.
+        """
+        segment, rest = segments[0], segments[1:]
+        if rest and not _is_pattern(segment):
+            yield from self._match(place.literal(segment), rest, scope, controls)
+            return
+        for entry in self._list(place.folder):
+            path = entry["name"].rstrip("/")
+            base = path.rsplit("/", 1)[-1]
+            # An object store may list the folder itself, as an object of no bytes.
+            if base.startswith(".") or path == place.folder.rstrip("/") or (entry["type"] == "directory") == (not rest):
+                continue
+            if rest:
+                inner = self._step(place, segment, path, base)
+                if inner and (scope is None or inner.key in (None, scope)):
+                    if segment == "{partition}":
+                        inner = dataclasses.replace(inner, name=place.name, bare=place.bare)
+                    yield from self._match(inner, rest, scope, controls)
+                continue
+            found = self._leaf(place, segment, path, base, controls)
+            if found and (scope is None or found[0].key == scope):
+                yield self._arrival(entry, *found)
+
+    def _leaf(
+        self, place: _Place, segment: str, path: str, base: str, controls: set[str]
+    ) -> tuple[_Place, str | None] | None:
+        """The delivery that a file is, and the suffix that says it is being written; None when it is none."""
+        suffix = self.pipeline.row_count_file
+        waiting = self._waiting(base)
+        if suffix and base.removesuffix(waiting or "").endswith(suffix):
+            if not waiting:
+                controls.add(path.removesuffix(suffix))
+            return None
+        if base.endswith("~"):
+            return None
+        for ending in (waiting, None) if waiting else (None,):
+            inner = self._step(place, segment, path, base, ending or "")
+            if inner:
+                return inner, ending
+        return None
+
+    def _step(self, place: _Place, segment: str, path: str, base: str, ending: str = "") -> _Place | None:
+        """The place one folder or file further on, or None when its name does not fit the segment."""
+        text = base.removesuffix(ending)
+        encoded = landing_segment(place.key) if place.key is not None else None
+        for regex in _regexes(segment, self._form, encoded):
+            if match := regex.fullmatch(text):
+                break
+        else:
+            return None
+        key, spans = place.key, []
+        if "partition" in match.re.groupindex:
+            key = self._keys.get(match["partition"], match["partition"])
+            spans = [match.span(group) for group in range(1, match.re.groups + 1)]
+        # Names are compared across partitions too (as releases), so the partition's key is taken out of them.
+        bare = _without(base, spans)
+        return _Place(path, key, (*place.name, base), (*place.bare, bare))
 
     @staticmethod
     def _waiting(base: str) -> str | None:
         return next((suffix for suffix in ARRIVING_SUFFIXES if base.endswith(suffix)), None)
 
-    def _arrival(self, entry: dict[str, Any], key: str, name: str, waiting: str | None) -> Arrival:
-        # Names are compared across partitions too (as releases), so the partition's key is taken out of them.
-        order = natural_order(name.replace(landing_segment(key), ""))
+    def _arrival(self, entry: dict[str, Any], place: _Place, waiting: str | None) -> Arrival:
+        key = place.key or ""
+        arriving = f"its name says that it is being written ({waiting})" if waiting else None
+        if not _is_unicode(entry["name"]):
+            arriving = "its name is not UTF-8, and cannot be recorded; give it another one"
         return Arrival(
-            scope=key,
-            name=name,
-            path=entry["name"],
+            scope=_printable(key),
+            name=_printable("/".join(place.name)),
+            path=_printable(entry["name"]),
             size=int(entry.get("size") or 0),
             stamp=_stamp_of(entry),
-            order=order,
+            order=natural_order(_printable("/".join(place.bare))),
             modified=_modified(entry),
             known=self.pipeline.partitions.contains(key),
-            arriving=f"its name says that it is being written ({waiting})" if waiting else None,
+            arriving=arriving,
         )
 
     def _with_control(self, arrival: Arrival, suffix: str, controls: set[str]) -> Arrival:
-        control = arrival.path + suffix
-        if control in controls:
-            return dataclasses.replace(arrival, control=control)
+        if arrival.path in controls:
+            return dataclasses.replace(arrival, control=arrival.path + suffix)
         return dataclasses.replace(
             arrival, arriving=arrival.arriving or f"its control file {arrival.name}{suffix} is not there"
         )
@@ -232,14 +258,126 @@ class Landing:
         return _stamp_of(self.root.fs.info(path))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Place:
+    """How far a path has been matched: its partition key if that is known, and the name that is left of it.
+
+    A name is what stands below the pattern's first wildcard, without the partition's own folder; ``bare`` is the
+    same without the partition's key.
+    """
+
+    folder: str
+    key: str | None = None
+    name: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
+
+    def literal(self, segment: str) -> _Place:
+        folder = f"{self.folder.rstrip('/')}/{segment}"
+        if self.key is None and not self.name:
+            return dataclasses.replace(self, folder=folder)
+        return dataclasses.replace(self, folder=folder, name=(*self.name, segment), bare=(*self.bare, segment))
+
+
+def _is_pattern(segment: str) -> bool:
+    return "{partition}" in segment or "*" in segment or "?" in segment
+
+
+def _key_form(partitions: Partitions) -> str:
+    """A regular expression for the keys of the contract, as they stand in paths."""
+    if isinstance(partitions, StaticPartitions):
+        return "|".join(re.escape(landing_segment(name)) for name in sorted(partitions.names, key=len, reverse=True))
+    day = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    return rf"{day}-[0-9]{{2}}:[0-9]{{2}}(?:[+-][0-9]{{4}})?" if partitions.cadence == "hourly" else day
+
+
+@functools.lru_cache(maxsize=4096)
+def _regexes(segment: str, form: str, key: str | None) -> tuple[re.Pattern[str], ...]:
+    """What a name must match: with this key where it is known, else with a key of the contract, else with any."""
+    if "{partition}" not in segment:
+        return (_regex(segment, ""),)
+    return (_regex(segment, re.escape(key)),) if key is not None else (_regex(segment, form), _regex(segment, ".+?"))
+
+
+def _regex(segment: str, key: str) -> re.Pattern[str]:
+    parts, first = [], True
+    for piece in re.split(r"(\{partition\}|\*|\?)", segment):
+        match piece:
+            case "{partition}":
+                parts.append(f"(?P<partition>{key})" if first else "((?P=partition))")
+                first = False
+            case "*":
+                parts.append(".*?")
+            case "?":
+                parts.append(".")
+            case _:
+                parts.append(re.escape(piece))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    for start, end in reversed(spans):
+        text = text[:start] + text[end:]
+    return text
+
+
+def _is_unicode(text: str) -> bool:
+    return not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
+
+
+def _printable(text: str) -> str:
+    """A name with the bytes that are not UTF-8 written out, so that it can be shown and stored."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+class _Copy:
+    """A file being written, whose errors are the staged folder's and not the landing's."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __enter__(self) -> _Copy:
+        with self._errors():
+            self.file = self.target.open("wb")
+        return self
+
+    def write(self, chunk: bytes) -> None:
+        with self._errors():
+            self.file.write(chunk)
+
+    def __exit__(self, *_: object) -> None:
+        with self._errors():
+            self.file.close()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StagingFailed(f"cannot write {self.target}: {error}; free some space and run again") from error
+
+
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[None]:
+    try:
+        yield
+    except EtlError:
+        raise
+    except FileNotFoundError as error:
+        raise StillArriving(f"{path} vanished between listing and reading; the next run looks again") from error
+    except Exception as error:  # each filesystem has its own: botocore, aiohttp, OSError
+        raise LandingUnreachable(
+            f"{path} cannot be read: {type(error).__name__}: {error}. Nothing was changed"
+        ) from error
+
+
 def _stamp_of(info: dict[str, Any]) -> str:
-    """Everything that changes when a file is written: a replaced file is noticed though size and mtime are kept."""
-    facts = [
-        f"{k}={info[k]}"
-        for k in ("size", "mtime", "created", "ino", "ETag", "LastModified", "etag", "md5")
-        if k in info
-    ]
-    return " ".join(facts)
+    """Everything that changes when a file is written: a replaced file is noticed though size and mtime are kept.
+
+    An object store says it with an ETag; its times differ, by rounding, between listing and asking for one object.
+    """
+    tags = [k for k in ("ETag", "etag", "md5", "generation") if info.get(k)]
+    facts = ("size", *(tags or ("mtime", "created", "ino", "LastModified")))
+    return " ".join(f"{k}={info[k]}" for k in facts if k in info)
 
 
 def _modified(info: dict[str, Any]) -> float | None:

@@ -96,11 +96,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ExtractColumn:
-    """A column of an extract: one of the contract, or one that the delivery added (as text)."""
+    """A column of an extract: one of the contract, or one that the delivery added (as text).
+
+    ``resolution`` is a timestamp's, and so the width of its text; Parquet has no seconds and cannot keep it.
+    """
 
     name: str
     type: str
     added: bool = False
+    resolution: Literal["s", "ms", "us"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,8 @@ def _modules(name: str) -> list[_Source]:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         spec = None
+    except Exception as error:  # finding a module runs the package that it is in
+        raise ContractError(f"the pipeline module {name} cannot be loaded: {type(error).__name__}: {error}") from error
     if spec is None:
         raise UnknownPipeline(
             f"{VARIABLE} names {name!r}, which is neither a folder, a file nor a module that can be imported"

@@ -51,7 +51,7 @@ class Survey:
     def waiting(self, attempts: int | None = None) -> list[Status]:
         """The newest delivery of each scope that is not committed yet, in order of scope.
 
-        With ``attempts``, only those that have been asked for fewer times: what a sensor asks for by itself.
+        With ``attempts``, only those that were refused fewer times: what a sensor asks for by itself.
         """
         wanted = WAITING if attempts is not None else (*WAITING, "needs attention")
         found = [s for s in self.statuses if s.newest and s.state in wanted]
@@ -72,7 +72,6 @@ class _Surveyor:
     def __init__(self, pipeline: Pipeline, landing: Landing, sink: Sink, staged: StagedFolder) -> None:
         self.pipeline, self.landing, self.staged = pipeline, landing, staged
         self.current = sink.current(pipeline.name)
-        self.claims = sink.attempts(pipeline.name)
         self.recorded: dict[tuple[str, str], list[RecordedDelivery]] = defaultdict(list)
         for known in sink.deliveries(pipeline.name):
             self.recorded[known.delivery.scope, known.delivery.name].append(known)
@@ -129,17 +128,16 @@ class _Surveyor:
             return status(*settled)
         if not is_newest and newest is not None:
             return status("arrived", f"older than {newest.name}, which is the one that a run takes")
-        attempts = self.claims.get(arrival.scope, 0)
         if known is not None:
             refusal = known.refusal
             if refusal and refusal.code == self.pipeline.code:
-                tried = max(refusal.attempts, attempts)
-                if tried >= self.pipeline.attempts:
-                    return status("needs attention", f"refused {refusal.attempts} times: {refusal.reason}", tried)
-                return status("refused", refusal.reason, tried)
+                if refusal.attempts >= self.pipeline.attempts:
+                    why = f"refused {refusal.attempts} times: {refusal.reason}"
+                    return status("needs attention", why, refusal.attempts)
+                return status("refused", refusal.reason, refusal.attempts)
             if self.staged.find(known.delivery, self.pipeline.code, self.pipeline.transform_version):
-                return status("staged", "frozen and valid, not published yet", attempts)
-        return status("arrived", "not read yet", attempts)
+                return status("staged", "frozen and valid, not published yet")
+        return status("arrived", "not read yet")
 
     def _revision(self, arrival: Arrival, recorded: list[RecordedDelivery]) -> tuple[int, RecordedDelivery | None]:
         """The revision that these bytes are, or would be; read only where the stamp has changed."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import Daily, PartitionedTable, date, integer, text
-from etl_assets.engine import Engine, Outcome, Restatement
-from etl_assets.model import Batch
+from etl_assets.engine import Engine, Outcome
+from etl_assets.model import Batch, Restatement
 from etl_assets.settings import Settings
 from etl_assets.sink import SQLiteWarehouse
 from etl_assets.survey import Survey, survey
@@ -63,8 +63,9 @@ class World:
         delivery: str | None = None,
     ) -> list[Outcome]:
         """Load scopes in the given order as one run."""
-        reason = Restatement(restate) if restate else None
-        return list(self.engine(pipeline).load(scopes, run or f"test-{uuid.uuid4().hex}", reason, delivery))
+        run = run or f"test-{uuid.uuid4().hex}"
+        restatement = Restatement(restate, operation=run) if restate else None
+        return list(self.engine(pipeline).load(scopes, run, restatement, delivery))
 
     def load_pending(self, pipeline: PartitionedTable | None = None) -> list[Outcome]:
         waiting = self.survey(pipeline).waiting()

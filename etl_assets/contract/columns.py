@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from decimal import Decimal
+import math
+import re
+from decimal import Context, Decimal
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -16,6 +18,18 @@ Bound = int | float | Decimal | str | dt.date | dt.datetime | None
 
 #: SQLite's own limit is 2,000 columns a table; two are ours.
 MAX_COLUMNS = 1_998
+
+
+#: Options that mean something to some types only: elsewhere they would be ignored in silence.
+OPTIONS_OF: dict[str, tuple[ColumnType, ...]] = {
+    "precision": ("decimal",),
+    "scale": ("decimal",),
+    "timezone": ("timestamp",),
+    "resolution": ("timestamp",),
+    "format": ("date", "timestamp"),
+    "true": ("boolean",),
+    "false": ("boolean",),
+}
 
 
 class Frozen(BaseModel):
@@ -100,43 +114,73 @@ class Column(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> Column:
+        for option in sorted(self.model_fields_set & OPTIONS_OF.keys()):
+            if self.type not in OPTIONS_OF[option]:
+                raise ValueError(
+                    f"column {self.name!r}: {option} is for {' and '.join(OPTIONS_OF[option])} columns, not for {self.type}"
+                )
         if self.type == "decimal" and self.scale > self.precision:
             raise ValueError(f"column {self.name!r}: scale {self.scale} is larger than precision {self.precision}")
         if self.type in ("text", "boolean", "json") and (self.minimum is not None or self.maximum is not None):
             raise ValueError(f"column {self.name!r}: bounds are for numbers, dates and timestamps")
-        for bound in ("minimum", "maximum"):
-            self._typed(bound)
+        low, high = self.bounds
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"column {self.name!r}: minimum {self.minimum} is larger than maximum {self.maximum}")
+        if self.format is not None:
+            self._check_format(self.format)
         both = {t.lower() for t in self.true} & {f.lower() for f in self.false}
         if both:
             raise ValueError(f"column {self.name!r}: {sorted(both)} mean both true and false")
         return self
 
+    def _check_format(self, form: str) -> None:
+        try:
+            dt.datetime.strptime("", form)  # noqa: DTZ007 - only the form is looked at
+        except ValueError as error:
+            if "does not match format" not in str(error):
+                raise ValueError(f"column {self.name!r}: format {form!r}: {error}") from error
+        except re.error as error:
+            raise ValueError(f"column {self.name!r}: format {form!r}: {error}") from error
+
     def _typed(self, bound: str) -> Any:
-        """The bound as this column's own type. Raises ``ValueError`` where it is not one."""
+        """The bound as this column's own type, exactly. Raises ``ValueError`` where it is not a value of it."""
         value = getattr(self, bound)
         if value is None:
             return None
         try:
             match self.type:
                 case "integer":
-                    if int(value) != value:
+                    if int(value) != value or not -(2**63) <= value < 2**63:
                         raise ValueError
                     return int(value)
                 case "real":
+                    if not math.isfinite(value):
+                        raise ValueError
                     return float(value)
                 case "decimal":
-                    return Decimal(str(value)).quantize(Decimal(1).scaleb(-self.scale))
+                    exact = Decimal(str(value)).quantize(
+                        Decimal(1).scaleb(-self.scale), context=Context(self.precision)
+                    )
+                    if exact != Decimal(str(value)):
+                        raise ValueError
+                    return exact
                 case "date":
                     if isinstance(value, dt.datetime):
                         raise ValueError
                     return value if isinstance(value, dt.date) else dt.date.fromisoformat(str(value))
                 case _:
                     moment = value if isinstance(value, dt.datetime) else dt.datetime.fromisoformat(str(value))
-                    if moment.tzinfo is None:
+                    unit = {"s": 1_000_000, "ms": 1_000, "us": 1}[self.resolution]
+                    if moment.tzinfo is None or moment.microsecond % unit:
                         raise ValueError
                     return moment.astimezone(dt.UTC)
         except (ValueError, TypeError, ArithmeticError) as error:
-            hint = " with an offset" if self.type == "timestamp" else ""
+            hint = {
+                "integer": " of 64 bits",
+                "real": " that is finite",
+                "decimal": f"({self.precision},{self.scale})",
+                "timestamp": f" with an offset, no finer than {self.resolution}",
+            }.get(self.type, "")
             raise ValueError(f"column {self.name!r}: {bound} {value!r} is not a {self.type}{hint}") from error
 
     @property

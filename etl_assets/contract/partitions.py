@@ -108,7 +108,8 @@ class TimePartitions(Frozen):
             except ValueError:
                 continue
             aware = moment.astimezone(self.zone) if moment.tzinfo else moment.replace(tzinfo=self.zone)
-            return aware if self.key(aware) == key else None
+            # By way of UTC: an hour that the clocks skip is then found to be another one.
+            return aware if self.key(utc(aware)) == key else None
         return None
 
     def contains(self, key: str, now: dt.datetime | None = None) -> bool:
@@ -118,9 +119,9 @@ class TimePartitions(Frozen):
     @property
     def _first(self) -> dt.datetime:
         """The first window that starts at or after ``start``."""
-        start = self.start.replace(tzinfo=self.zone)
+        start = utc(self.start.replace(tzinfo=self.zone)).astimezone(self.zone)
         floor = self.floor(start)
-        return floor if floor == start else self.next(floor)
+        return floor if utc(floor) == utc(start) else self.next(floor)
 
     def _until(self, now: dt.datetime | None) -> dt.datetime:
         """Where the last window has to be over: at ``end``, or now."""
@@ -161,8 +162,11 @@ class StaticPartitions(Frozen):
     @classmethod
     def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            if not name or "\0" in name or "..." in name or name != name.strip():
-                raise ValueError(f"{name!r} cannot be a partition key (blank, padded, NUL, or holding '...')")
+            unstorable = "\0" in name or any(0xD800 <= ord(c) <= 0xDFFF for c in name)
+            if not name or unstorable or "..." in name or name != name.strip():
+                raise ValueError(
+                    f"{name!r} cannot be a partition key (blank, padded, holding NUL, a lone surrogate or '...')"
+                )
         repeated = {n for n in names if names.count(n) > 1}
         if repeated:
             raise ValueError(f"partition keys repeat: {sorted(repeated)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -14,9 +13,9 @@ from etl_assets.contract.columns import Frozen
 
 def _encoding(name: str) -> str:
     try:
-        codecs.lookup(name)
-    except LookupError as error:
-        raise ValueError(f"{name!r} is not an encoding that Python knows") from error
+        b"".decode(name)  # refuses codecs that are no encoding of text, such as base64
+    except (LookupError, ValueError) as error:
+        raise ValueError(f"{name!r} is not a text encoding that Python knows") from error
     return name
 
 

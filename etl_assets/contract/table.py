@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from etl_assets.contract.columns import MAX_COLUMNS, Column, Frozen, Identifier
-from etl_assets.contract.partitions import Partitions, StaticPartitions
+from etl_assets.contract.partitions import Partitions, StaticPartitions, TimePartitions
 from etl_assets.contract.policies import (
     DateOf,
     FileFormat,
@@ -121,13 +121,24 @@ class PartitionedTable(Frozen):
                     raise ValueError(f"partition_by: date_of needs integer columns, {name!r} is {by_name[name].type}")
         if isinstance(self.partition_by, DateOf) and isinstance(self.partitions, StaticPartitions):
             raise ValueError("partition_by: date_of goes with time partitions, not with static ones")
+        hourly = isinstance(self.partitions, TimePartitions) and self.partitions.cadence == "hourly"
+        if isinstance(self.partition_by, DateOf) and hourly:
+            raise ValueError("partition_by: date_of tells the day, not the hour of hourly partitions")
         if isinstance(self.partition_by, ValueOf):
             kind = by_name[self.partition_by.column].type
             allowed = ("text",) if isinstance(self.partitions, StaticPartitions) else ("date", "timestamp")
+            if hourly:
+                allowed = ("timestamp",)
             if kind not in allowed:
                 raise ValueError(
                     f"partition_by: a {kind} column gives no partition here; wanted {' or '.join(allowed)}"
                 )
+        if self.foreign_rows == "quarantine" and not self.invalid_share:
+            raise ValueError(
+                "foreign_rows: quarantine needs a share of rows that may be, as invalid_rows=quarantine(0.01)"
+            )
+        if self.row_count_file and self.landing.endswith(self.row_count_file):
+            raise ValueError(f"row_count_file: {self.row_count_file!r} ends the names of the deliveries themselves")
         if isinstance(self.moved_keys, Repair):
             if not self.keys_can_move:
                 raise ValueError("moved_keys: repair is for keys that are unique in the table and can change partition")
@@ -137,16 +148,21 @@ class PartitionedTable(Frozen):
         return self
 
     def _check_names(self) -> None:
-        """Column names, input names and aliases are distinct; the database folds case, so this does too."""
+        """Column names, input names and aliases are distinct; the database folds case, so this does too.
+
+        A column's own name in other case is an alias like any: headers are compared to the letter.
+        """
         if len(self.columns) > MAX_COLUMNS:
             raise ValueError(f"columns: {len(self.columns)} are more than the {MAX_COLUMNS} that a table can hold")
-        seen: dict[str, str] = {}
+        seen: dict[str, tuple[str, Column]] = {}
         for column in (*self.columns, *self.inputs):
             for name in (column.name, *column.aliases):
-                folded = name.casefold()
-                if folded in seen:
-                    raise ValueError(f"columns: {name!r} and {seen[folded]!r} are the same name")
-                seen[folded] = name
+                known, owner = seen.setdefault(name.casefold(), (name, column))
+                if owner is not column:
+                    raise ValueError(f"columns: {name!r} and {known!r} are the same name")
+            repeated = {n for n in column.aliases if column.aliases.count(n) > 1 or n == column.name}
+            if repeated:
+                raise ValueError(f"columns: {column.name!r} has the alias {min(repeated)!r} twice, or as its own name")
 
     # ------------------------------------------------------------------ what the other rooms ask
 

@@ -8,7 +8,18 @@ from typing import Protocol
 
 from etl_assets.contract import Pipeline
 from etl_assets.errors import EtlError, WarehouseError
-from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched, Receipt, RecordedDelivery, Refusal, Restatement
+from etl_assets.model import (
+    Arrival,
+    Batch,
+    Claim,
+    Delivery,
+    Extract,
+    Fetched,
+    Receipt,
+    RecordedDelivery,
+    Refusal,
+    Restatement,
+)
 
 
 class Sink(Protocol):
@@ -45,9 +56,6 @@ class Sink(Protocol):
 
     def deliveries(self, pipeline: str) -> list[RecordedDelivery]:
         """Every delivery that was read, oldest revision first."""
-
-    def attempts(self, pipeline: str) -> dict[str, int]:
-        """For each scope, how many runs claimed it since its last commit."""
 
     def verify(self, pipeline: Pipeline) -> list[str]:
         """Differences between ledger and rows, in words; none when the warehouse tells the truth."""

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -22,7 +22,19 @@ import pyarrow.compute as pc
 from etl_assets.contract import Column
 
 INT64 = range(-(2**63), 2**63)
-YEAR_ONE = pa.scalar(dt.datetime(1, 1, 1), pa.timestamp("s"))
+#: Python's calendar has the years 1 to 9999, and their text has one width; Arrow counts on in both directions.
+FIRST_SECOND = pa.scalar(dt.datetime(1, 1, 1), pa.timestamp("s"))
+LAST_SECOND = pa.scalar(dt.datetime(9999, 12, 31, 23, 59, 59), pa.timestamp("s"))
+#: Beyond, Arrow leaves the rules of daylight saving off.
+LAST_RULES = pa.scalar(dt.datetime(2036, 12, 31), pa.timestamp("s"))
+#: Wide enough for any decimal128: the default context would round to 28 digits.
+EXACT = Context(prec=80)
+ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+ISO_TIMESTAMP = re.compile(
+    r"\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}(?::\d{2}(?::\d{2}(?:[.,](?P<fraction>\d+))?)?|\d{2}(?:\d{2})?)?"
+    r"(?:[Zz]|[+-]\d{2}(?::?\d{2})?)?)?",
+    re.ASCII,
+)
 
 
 def arrow_type(column: Column) -> pa.DataType:
@@ -99,31 +111,35 @@ def _integers(column: Column, texts: pa.Array) -> pa.Array | None:
 
 
 def _reals(column: Column, texts: pa.Array) -> pa.Array | None:
-    values = pc.cast(texts, pa.float64())
+    values = pc.add(pc.cast(texts, pa.float64()), 0.0)  # -0.0 is 0.0
     return values if pc.all(pc.is_finite(values)).as_py() in (True, None) else None
 
 
 def _dates(column: Column, texts: pa.Array) -> pa.Array | None:
-    return _after_year_zero(pc.cast(texts, pa.date32()))
+    values = pc.cast(texts, pa.date32())
+    return values if in_calendar(values) else None
 
 
-def _after_year_zero(values: pa.Array) -> pa.Array | None:
-    """Arrow counts a year 0, the calendar of the databases does not."""
-    first = pc.min(values)
-    if first.is_valid and pc.less(first.cast(pa.timestamp("s")), YEAR_ONE).as_py():
-        return None
-    return values
+def in_calendar(values: pa.Array | pa.ChunkedArray, last: pa.Scalar = LAST_SECOND) -> bool:
+    """Whether all dates or instants lie in the years of the calendar, and not after ``last``."""
+    extremes = pc.min_max(values)
+    first, final = (extremes[name].cast(pa.timestamp("s"), safe=False) for name in ("min", "max"))
+    return not first.is_valid or (first.value >= FIRST_SECOND.value and final.value <= last.value)
 
 
 def _timestamps(column: Column, texts: pa.Array) -> pa.Array | None:
     target = arrow_type(column)
     try:
-        return _after_year_zero(pc.cast(texts, target))
+        values = pc.cast(texts, target)
+        return values if in_calendar(values) else None
     except pa.ArrowInvalid:
         if column.timezone is None:
             return None
     naive = pc.cast(texts, pa.timestamp(column.resolution))
-    return pc.assume_timezone(naive, column.timezone, ambiguous="raise", nonexistent="raise").cast(target)
+    if not in_calendar(naive, LAST_RULES):
+        return None
+    values = pc.assume_timezone(naive, column.timezone, ambiguous="raise", nonexistent="raise").cast(target)
+    return values if in_calendar(values) else None
 
 
 _WHOLE: dict[str, Callable[[Column, pa.Array], pa.Array | None]] = {
@@ -166,7 +182,8 @@ def _integer(column: Column, text: str) -> int:
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
     if not (digits.isascii() and digits.isdigit()):
         raise _plain()
-    if len(digits.lstrip("0")) > 19 or (number := int(sign + digits)) not in INT64:
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > 19 or (number := int(sign + digits)) not in INT64:
         raise _plain("it needs more than 64 bits: declare the column decimal or text")
     return number
 
@@ -180,7 +197,7 @@ def _real(column: Column, text: str) -> float:
         raise _plain() from None
     if number - number != 0:
         raise _plain("not finite")
-    return number
+    return number + 0.0  # -0.0 is 0.0
 
 
 def _decimal(column: Column, text: str) -> Decimal:
@@ -192,10 +209,12 @@ def _decimal(column: Column, text: str) -> Decimal:
         raise _plain() from None
     if not number.is_finite():
         raise _plain("not finite")
-    exact = number.quantize(Decimal(1).scaleb(-column.scale)) if abs(number) < Decimal(10) ** 38 else number
-    if exact != number or abs(number) >= Decimal(10) ** (column.precision - column.scale):
-        raise _plain("it would have to be rounded" if exact != number else "too many digits")
-    return exact + 0  # -0.00 is 0.00
+    if number.copy_abs() >= Decimal(10) ** (column.precision - column.scale):
+        raise _plain("too many digits")
+    exact = number.quantize(Decimal(1).scaleb(-column.scale), context=EXACT)
+    if exact != number:
+        raise _plain("it would have to be rounded")
+    return EXACT.plus(exact)  # -0.00 is 0.00
 
 
 def _boolean(column: Column, text: str) -> bool:
@@ -210,7 +229,7 @@ def _boolean(column: Column, text: str) -> bool:
 def _date(column: Column, text: str) -> dt.date:
     if column.format:
         return dt.datetime.strptime(text, column.format).date()
-    if len(text) != 10:
+    if not ISO_DATE.fullmatch(text):
         raise _plain()
     try:
         return dt.date.fromisoformat(text)
@@ -219,18 +238,21 @@ def _date(column: Column, text: str) -> dt.date:
 
 
 def _timestamp(column: Column, text: str) -> dt.datetime:
+    digits = ""
     if column.format:
         moment = dt.datetime.strptime(text, column.format)
     else:
-        # Python's ISO reader also takes week dates and compact forms; the contract's is the extended form only.
-        if text[4:5] != "-" or text[7:8] != "-" or (len(text) > 10 and text[10] not in "Tt "):
+        # Python's ISO reader also takes week dates and more; whatever Arrow takes for a whole column is taken here too.
+        form = ISO_TIMESTAMP.fullmatch(text)
+        if not form:
             raise _plain()
+        digits = form["fraction"] or ""
         try:
             moment = dt.datetime.fromisoformat(text.upper())
         except ValueError as error:
             raise _plain(str(error) if "range" in str(error) or "must be in" in str(error) else "") from None
-    fraction = re.search(r"\.(\d+)", text)
-    if fraction and len(fraction[1].rstrip("0")) > {"s": 0, "ms": 3, "us": 6}[column.resolution]:
+    unit = {"s": 1_000_000, "ms": 1_000, "us": 1}[column.resolution]
+    if moment.microsecond % unit or len(digits.rstrip("0")) > 6:
         raise _plain(f"finer than the column's resolution, {column.resolution}")
     if moment.tzinfo is None:
         moment = _localise(column, moment)
@@ -253,7 +275,7 @@ def _json(column: Column, text: str) -> str:
         raise ValueError(f"{name} is not JSON")
 
     try:
-        json.loads(text, parse_constant=constant)
+        json.loads(text, parse_constant=constant, parse_int=str, parse_float=str)
     except RecursionError:
         raise _plain("nested too deeply") from None
     except json.JSONDecodeError as error:

@@ -70,22 +70,31 @@ class StagedFolder:
                 delivery.revision,
                 delivery.sha256,
             ):
-                return manifest.parent / INPUT
+                return _checked(manifest.parent / INPUT, delivery.sha256)
         return None
 
     @contextlib.contextmanager
     def workspace(self) -> Iterator[Path]:
         """A private folder on the same filesystem, removed at the end whatever happens."""
-        folder = self.root / INCOMING / f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
-        with _as_staging_error(folder):
-            folder.mkdir(parents=True)
-            lock = os.open(folder, os.O_RDONLY)
+        with _as_staging_error(self.root):
+            folder, lock = self._own_folder()
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield folder
         finally:
             os.close(lock)
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _own_folder(self) -> tuple[Path, int]:
+        """A new folder under ``.incoming`` and the lock on it; another one where a sweep came before the lock."""
+        while True:
+            folder = self.root / INCOMING / f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+            folder.mkdir(parents=True)
+            with contextlib.suppress(FileNotFoundError):
+                lock = os.open(folder, os.O_RDONLY)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if folder.exists():
+                    return folder, lock
+                os.close(lock)
 
     def sweep(self) -> None:
         """Remove what dead processes left under ``.incoming``."""
@@ -105,7 +114,8 @@ class StagedFolder:
         Of two processes that freeze the same extract one wins, and both go on with its folder.
         """
         with _as_staging_error(folder):
-            (files / MANIFEST).write_text(json.dumps(dataclasses.asdict(manifest), indent=1, ensure_ascii=False) + "\n")
+            described = json.dumps(dataclasses.asdict(manifest), indent=1, ensure_ascii=False)
+            (files / MANIFEST).write_text(described + "\n", encoding="utf-8")
             for name in (INPUT, CANDIDATE, REJECTS, MANIFEST):
                 _sync(files / name)
                 (files / name).chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
@@ -117,39 +127,45 @@ class StagedFolder:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
             _sync(folder.parent)
-        return Extract(str(folder), read_manifest(folder / MANIFEST))
+        try:
+            return Extract(str(folder), read_manifest(folder / MANIFEST))
+        except FileNotFoundError as error:
+            raise ExtractDamaged(f"{folder} has no manifest. {_ANEW.format(folder)}") from error
 
 
 def candidate_path(extract: Extract) -> Path:
     """The candidate rows, checked against the manifest. Raises :class:`ExtractDamaged`."""
-    path = Path(extract.folder) / CANDIDATE
+    return _checked(Path(extract.folder) / CANDIDATE, extract.manifest.candidate_sha256)
+
+
+def _checked(path: Path, sha256: str) -> Path:
+    """A file of an extract, if it is the one that its manifest names. Raises :class:`ExtractDamaged`."""
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
+        raise ExtractDamaged(f"{path}: {error}. {_ANEW.format(path.parent)}") from error
+    if found != sha256:
         raise ExtractDamaged(
-            f"{path}: {error}. Remove the folder {extract.folder}; the next run freezes it anew"
-        ) from error
-    if found != extract.manifest.candidate_sha256:
-        raise ExtractDamaged(
-            f"{path} is not the file that its manifest names (sha256 {found[:12]}…, "
-            f"wanted {extract.manifest.candidate_sha256[:12]}…). An extract is never edited: remove the folder "
-            f"{extract.folder}; the next run freezes it anew from the delivery"
+            f"{path} is not the file that its manifest names (sha256 {found[:12]}…, wanted {sha256[:12]}…). "
+            f"An extract is never edited. {_ANEW.format(path.parent)}"
         )
     return path
 
 
+_ANEW = "Remove the folder {}; the next run freezes it anew from the delivery"
+
+
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest back. Raises ``FileNotFoundError``, or :class:`ExtractDamaged` when it is not one."""
-    text = path.read_text()
     try:
-        fields = json.loads(text)
+        fields = json.loads(path.read_text(encoding="utf-8"))
         columns = tuple(ExtractColumn(**c) for c in fields.pop("columns"))
         return Manifest(**fields, columns=columns)
-    except (ValueError, TypeError, KeyError) as error:
-        raise ExtractDamaged(
-            f"{path} is not a manifest ({error}). Remove its folder; the next run freezes it anew"
-        ) from error
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ExtractDamaged(f"{path} is not a manifest ({error}). {_ANEW.format(path.parent)}") from error
 
 
 def _make_folders(folder: Path, root: Path) -> None:

@@ -87,18 +87,19 @@ class Text:
                 raise _quoting(self.shown, line + 1, error) from error
 
 
-def open_text(path: Path, shown: str, form: FileFormat, scratch: Path) -> Text:
+def open_text(path: Path, name: str, shown: str, form: FileFormat, scratch: Path) -> Text:
     """Check a delivery's bytes and find its header.
 
-    ``shown`` is the path for messages, ``scratch`` where decompressed or transcoded text may be kept. Raises
-    :class:`ZeroBytes`, :class:`BrokenDelivery`, :class:`Undecodable`, :class:`BadQuoting` or :class:`BadHeader`.
+    ``name`` is the delivery's, ``shown`` stands in messages, and ``scratch`` is where decompressed or transcoded text
+    may be kept. Raises :class:`ZeroBytes`, :class:`BrokenDelivery`, :class:`Undecodable`, :class:`BadQuoting` or
+    :class:`BadHeader`.
     """
     if path.stat().st_size == 0:
         raise ZeroBytes(
             f"{shown}: zero bytes, so not even a header: an interrupted transfer, not an empty partition "
             "(that one is a header without rows). Deliver it again"
         )
-    compressed = form.gzip or shown.endswith(".gz")
+    compressed = form.gzip or name.endswith(".gz")
     same = not compressed and codecs.lookup(form.encoding).name in ("utf-8", "ascii", "utf-8-sig")
     checked = path if same else scratch / "text"
     scan = _scan(path, shown, form, compressed, None if same else checked)
@@ -115,7 +116,7 @@ def open_text(path: Path, shown: str, form: FileFormat, scratch: Path) -> Text:
         size=checked.stat().st_size,
         lines=scan.lines,
         quoted=quoted,
-        irregular=scan.quotes.irregular,
+        irregular=scan.quotes.irregular or form.skip_lines > 0,
         plain=not quoted and not scan.blank_lines and not scan.bare_cr,
     )
 
@@ -132,31 +133,34 @@ def _scan(path: Path, shown: str, form: FileFormat, compressed: bool, copy: Path
     """One pass over the bytes: decode strictly, refuse NUL, see quotes and blank lines, write UTF-8 to ``copy``."""
     scan, line = _Scan(_Quotes(form)), 1
     decoder = codecs.getincrementaldecoder("utf-8-sig" if _is_utf8(form) else form.encoding)("strict")
-    previous, empty = "", True
+    previous, held, empty = "", "", True
     with (
         gzip.open(path, "rb") if compressed else path.open("rb") as source,
         copy.open("wb") if copy else contextlib.nullcontext() as out,
     ):
         while True:
             chunk = _read(source, shown)
+            state = decoder.getstate()
             try:
-                text = decoder.decode(chunk, final=not chunk)
-            except UnicodeDecodeError as error:
-                bad = line + error.object[: error.start].count(b"\n")
+                text = held + decoder.decode(chunk, final=not chunk)
+                # A CR at the end of a chunk may be half of a line end, so it is looked at with the next one.
+                held = "\r" if text.endswith("\r") and chunk else ""
+                text = text.removesuffix(held)
+                encoded = chunk if out is None else text.encode()
+            except UnicodeError as error:
+                bad = line + _line_ends(held + _before(decoder, state, chunk, error))
                 raise Undecodable(
-                    f"{shown}: line {bad}: byte 0x{error.object[error.start]:02X} is not {form.encoding} "
-                    f"({error.reason}). Declare the file's encoding in the contract's format, or deliver it as UTF-8"
+                    f"{shown}: line {bad}: {_bad_byte(error, form)}. Declare the file's encoding in the contract's format, "
+                    "or deliver it as UTF-8"
                 ) from error
             if "\0" in text:
-                bad = line + text[: text.index("\0")].count("\n")
+                bad = line + _line_ends(text[: text.index("\0")])
                 raise BrokenDelivery(f"{shown}: line {bad}: a NUL byte: not a text file, or a damaged one")
             joined = previous + text
-            line += text.count("\n")
-            encoded = chunk if out is None else text.encode()
+            line += _line_ends(text)
             scan.quotes.look(encoded, last=not chunk)
             scan.blank_lines = scan.blank_lines or "\n\n" in joined or "\n\r" in joined
-            # A CR at the end of a chunk may be half of a line end, so it is looked at with the next one.
-            scan.bare_cr = scan.bare_cr or joined.count("\r") - joined.endswith("\r") > joined.count("\r\n")
+            scan.bare_cr = scan.bare_cr or text.count("\r") > text.count("\r\n")
             previous = joined[-1:]
             empty = empty and not text.strip()
             if out:
@@ -165,8 +169,30 @@ def _scan(path: Path, shown: str, form: FileFormat, compressed: bool, copy: Path
                 break
     if empty:
         raise ZeroBytes(f"{shown}: nothing but blank space, so not even a header. Deliver it again")
-    scan.lines = line + (path.stat().st_size if scan.bare_cr else 0)
+    scan.lines = line
     return scan
+
+
+def _line_ends(text: str) -> int:
+    """LF, CR LF or CR, as Python's csv and Arrow count them."""
+    return text.count("\n") + text.count("\r") - text.count("\r\n")
+
+
+def _before(decoder: codecs.IncrementalDecoder, state: tuple[bytes, int], chunk: bytes, error: UnicodeError) -> str:
+    """The text of a chunk up to the byte that cannot be decoded."""
+    if not isinstance(error, UnicodeDecodeError):
+        return ""
+    decoder.setstate(state)
+    try:
+        return decoder.decode(chunk[: max(0, len(chunk) - (len(error.object) - error.start))])
+    except UnicodeError:
+        return ""
+
+
+def _bad_byte(error: UnicodeError, form: FileFormat) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte 0x{error.object[error.start]:02X} is not {form.encoding} ({error.reason})"
+    return f"not {form.encoding}: {error}"
 
 
 class _Quotes:
@@ -203,7 +229,7 @@ def _is_utf8(form: FileFormat) -> bool:
     return codecs.lookup(form.encoding).name in ("utf-8", "utf-8-sig")
 
 
-def _read(source: IO[bytes], shown: str) -> bytes:
+def _read(source: IO[bytes] | gzip.GzipFile, shown: str) -> bytes:
     try:
         return source.read(CHUNK)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -283,9 +309,11 @@ def read_batches(text: Text) -> Iterator[pa.RecordBatch]:
                     yield fresh
             return
         except pa.ArrowInvalid as error:
-            if "straddling" not in str(error) or block >= MAX_BLOCK:
+            if "straddling" not in str(error):
                 raise BrokenDelivery(f"{text.shown}: {error}") from error
-            block *= 8  # a record larger than a block: read on from it with larger ones
+            if block >= MAX_BLOCK:
+                raise BrokenDelivery(f"{text.shown}: a record is larger than {MAX_BLOCK >> 20} MB") from error
+            block = min(block * 8, MAX_BLOCK)  # a record larger than a block: read on from it with larger ones
 
 
 def _arrow_batches(text: Text, block: int) -> Iterator[pa.RecordBatch]:

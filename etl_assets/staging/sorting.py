@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 #: Bytes of typed rows in one run, and rows handed on at a time.
-RUN_BYTES = 96 << 20
+RUN_BYTES = 48 << 20
 BATCH_ROWS = 1 << 16
+#: Bytes of a run that the merge holds; a row that is larger comes alone.
+BATCH_BYTES = 4 << 20
 
 
 class SortedRuns:
@@ -58,12 +60,15 @@ class SortedRuns:
         path = self._scratch / f"run-{len(self._spilled)}.arrow"
         run = self._take_pending().combine_chunks()
         with pa.ipc.new_file(path, run.schema) as writer:
-            writer.write_table(run, max_chunksize=BATCH_ROWS)
+            writer.write_table(run, max_chunksize=max(1, min(BATCH_ROWS, run.num_rows * BATCH_BYTES // run.nbytes)))
         self._spilled.append(path)
+        del run
+        pa.default_memory_pool().release_unused()
 
     def _merge(self) -> Iterator[pa.Table]:
         """Hold a batch of each run; emit up to the first row that ends a batch, then refill the run it ended."""
-        readers = [pa.ipc.open_file(pa.memory_map(str(path))) for path in self._spilled]
+        # Read, not mapped: mapped pages would count, and stay, as this process's memory.
+        readers = [pa.ipc.open_file(pa.OSFile(str(path))) for path in self._spilled]
         position = [0] * len(readers)
 
         def refill(run: int) -> pa.Table | None:

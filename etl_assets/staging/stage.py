@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pc_csv
@@ -41,12 +42,16 @@ def stage(
     scratch.mkdir()
     files = work / "extract"
     files.mkdir()
-    text = open_text(Path(fetched.path), shown, contract.format, scratch)
+    text = open_text(Path(fetched.path), delivery.name, shown, contract.format, scratch)
     layout = match_header(contract, text)
     rejects = Rejects(contract, text, delivery.scope)
-    columns = [ExtractColumn(c.name, c.type) for c in contract.columns]
+    columns = [
+        ExtractColumn(c.name, c.type, resolution=c.resolution if c.type == "timestamp" else None)
+        for c in contract.columns
+    ]
     columns += [ExtractColumn(name, "text", added=True) for name in layout.added]
-    runs = SortedRuns([*contract.key, RECORD] if contract.key else [*(c.name for c in columns), RECORD], scratch)
+    # Without a key all columns order the rows: by name, so that neither header nor contract decides.
+    runs = SortedRuns([*(contract.key or sorted(c.name for c in columns)), RECORD], scratch)
     filled = dict.fromkeys((c.name for c in columns), False)
     source_rows = rows = 0
     for read, table in _tables(contract, delivery.scope, text, layout, rejects):
@@ -111,7 +116,7 @@ def _typed(layout: Layout, batch: pa.RecordBatch, first: int, rejects: Rejects) 
         arrays.append(casted.values)
         for row, reason in casted.invalid.items():
             invalid.setdefault(row, []).append(f"{column.name}: {reason}")
-    records = pa.array(range(first + 1, first + batch.num_rows + 1), pa.int64())
+    records = pa.array(np.arange(first + 1, first + batch.num_rows + 1))
     table = pa.table([*arrays, records], names=[*(c.name for c in layout.columns), RECORD])
     if invalid:
         header = rejects.text.header
@@ -178,16 +183,19 @@ def _write_candidate(
         text_schema = pa.schema([(n, plain_text(pa.array([], schema.field(n).type)).type) for n in canonical])
         writer = pc_csv.CSVWriter(hashed, text_schema, write_options=form)
         last: pa.Table | None = None
+        count = 0
         for batch in runs.batches():
             if contract.key:
                 _refuse_repeats(contract, text, last, batch)
                 last = batch.slice(batch.num_rows - 1).select([*contract.key, RECORD])
             table = batch.drop_columns(RECORD)
+            count += table.num_rows
             candidate.write_table(table.select(schema.names))
             if canonical:
                 texts = [plain_text(table[name].combine_chunks()) for name in canonical]
                 writer.write_table(pa.table(texts, schema=text_schema))
         writer.close()
+        hashed.write(f"{count} rows".encode())  # which columns without any value do not tell
     return hashed.digest()
 
 

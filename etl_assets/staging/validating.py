@@ -31,6 +31,8 @@ def find_invalid(contract: Pipeline, table: pa.Table) -> dict[int, list[str]]:
                 mark(pc.is_null(values), f"{column.name} is {part} and has no value")
             if column.name in contract.key and column.type == "text":
                 mark(pc.equal(values, ""), f"{column.name} is part of the key and is empty")
+        if column.type == "real" and not pc.all(finite := pc.is_finite(values)).as_py():
+            mark(pc.invert(finite), f"{column.name} is not finite")  # only a transform can make one
         _check_bounds(column, values, mark)
     return invalid
 
@@ -61,24 +63,27 @@ class _DateOf:
         self.partitions, self.rule = contract.partitions, rule
         start = self.partitions.parse(scope)
         assert start is not None
-        self.first, self.until = start, self.partitions.next(start)
+        first, last = start.date(), self.partitions.next(start).date() - dt.timedelta(days=1)
+        #: Year, month, and first and last day in it: a week may lie in two months. Dates that do not exist are in none.
+        self.spans = [(first.year, first.month, first.day, last.day)]
+        if (first.year, first.month) != (last.year, last.month):
+            end = last.replace(day=1) - dt.timedelta(days=1)
+            self.spans = [(first.year, first.month, first.day, end.day), (last.year, last.month, 1, last.day)]
 
     def mask(self, table: pa.Table) -> pa.Array:
         year, month, day = (table[name] for name in self.rule.columns)
-        if self.partitions.cadence in ("daily", "hourly"):
-            parts = zip((year, month, day), (self.first.year, self.first.month, self.first.day), strict=True)
-            masks = [pc.equal(column, value) for column, value in parts]
-            return pc.and_(pc.and_(masks[0], masks[1]), masks[2])
-        # Compared as the number yyyymmdd: spelled dates that do not exist (February 30th) stay foreign or inside.
-        number = pc.add(pc.multiply(pc.add(pc.multiply(year, 100), month), 100), day)
-        first, until = (int(f"{m:%Y%m%d}") for m in (self.first, self.until))
-        return pc.and_(pc.greater_equal(number, first), pc.less(number, until))
+        inside = None
+        for in_year, in_month, first, last in self.spans:
+            of_month = pc.and_(pc.equal(year, in_year), pc.equal(month, in_month))
+            span = pc.and_(of_month, pc.and_(pc.greater_equal(day, first), pc.less_equal(day, last)))
+            inside = span if inside is None else pc.or_(inside, span)
+        return inside
 
     def key(self, table: pa.Table, row: int) -> str:
         year, month, day = (table[name][row].as_py() for name in self.rule.columns)
         try:
             return self.partitions.key(dt.datetime(year, month, day, tzinfo=self.partitions.zone))
-        except ValueError:
+        except (ValueError, OverflowError):
             return f"of {year}-{month}-{day}, which is no date"
 
 
@@ -104,9 +109,12 @@ class _ValueOf:
         value = table[self.column][row].as_py()
         if isinstance(self.partitions, StaticPartitions):
             return repr(value)
-        if isinstance(value, dt.datetime):
+        if not isinstance(value, dt.datetime):
+            value = dt.datetime(value.year, value.month, value.day, tzinfo=self.partitions.zone)
+        try:
             return self.partitions.key(value)
-        return self.partitions.key(dt.datetime(value.year, value.month, value.day, tzinfo=self.partitions.zone))
+        except (ValueError, OverflowError):  # at the ends of the calendar
+            return f"of {value}"
 
 
 def rejected(table: pa.Table, reasons: dict[int, list[str]]) -> list[Rejected]:

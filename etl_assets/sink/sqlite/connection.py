@@ -35,8 +35,9 @@ def writing(path: Path, attach: Path | None = None, timeout: float = BUSY_TIMEOU
     """
     with _translated(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = _open(path, timeout)
+        connection = _open(path, timeout, "rwc")
         try:
+            _enter_wal(connection, timeout)
             if attach is not None:
                 connection.execute("ATTACH DATABASE ? AS stage", (f"{attach.as_uri()}?mode=ro&immutable=1",))
             connection.execute("BEGIN IMMEDIATE")
@@ -59,7 +60,7 @@ def reading(path: Path, timeout: float = BUSY_TIMEOUT) -> Iterator[sqlite3.Conne
         yield None
         return
     with _translated(path):
-        connection = _open(path, timeout)
+        connection = _open(path, timeout, "rw")
         try:
             connection.execute("PRAGMA query_only = 1")
             connection.execute("BEGIN")
@@ -68,12 +69,12 @@ def reading(path: Path, timeout: float = BUSY_TIMEOUT) -> Iterator[sqlite3.Conne
             connection.close()
 
 
-def _open(path: Path, timeout: float) -> sqlite3.Connection:
+def _open(path: Path, timeout: float, mode: str) -> sqlite3.Connection:
     if sqlite3.sqlite_version_info < SQLITE_WANTED:
         raise WarehouseError(f"SQLite {sqlite3.sqlite_version} is too old; this needs 3.37 or newer (STRICT tables)")
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}", timeout=timeout, isolation_level=None, uri=True)
+    place = f"{path.absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(place, timeout=timeout, isolation_level=None, uri=True)
     try:
-        _enter_wal(connection, timeout)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("PRAGMA foreign_keys = ON")

@@ -13,7 +13,7 @@ COUNTS = tuple(f.name for f in fields(Counts))
 
 _BATCH = (
     "SELECT b.id, b.batch, b.pipeline, b.scope, b.delivery, b.revision, b.delivery_order, b.transform_version, b.ordinal, "
-    "b.operation, b.reason, b.digest, b.input_sha256, b.code, b.generation, b.run, b.rows, "
+    "b.operation, b.reason, b.operation_id, b.digest, b.input_sha256, b.code, b.generation, b.run, b.rows, "
     f"{', '.join('b.' + c for c in COUNTS)}, s.batch, b.committed_at "
     "FROM etl_batch b LEFT JOIN etl_batch s ON s.id = b.supersedes "
 )
@@ -21,8 +21,8 @@ _BATCH = (
 
 def _batch(row: tuple[Any, ...]) -> Batch:
     plain = (f.name for f in fields(Batch) if f.name != "counts")
-    values = dict(zip(plain, (*row[:17], *row[-2:]), strict=True))
-    return Batch(**values, counts=Counts(*row[17:-2]))
+    values = dict(zip(plain, (*row[:18], *row[-2:]), strict=True))
+    return Batch(**values, counts=Counts(*row[18:-2]))
 
 
 def batches(connection: sqlite3.Connection, pipeline: str | None, scope: str | None) -> list[Batch]:
@@ -50,8 +50,9 @@ def insert_batch(connection: sqlite3.Connection, batch: Batch, supersedes: int |
     """Write a ledger entry under its id; returns the time that the database gave it."""
     values = (
         *(batch.id, batch.batch, batch.pipeline, batch.scope, batch.delivery, batch.revision, batch.order),
-        *(batch.transform_version, batch.ordinal, batch.operation, batch.reason, batch.digest, batch.input_sha256),
-        *(batch.code, batch.generation, batch.run, batch.rows, *batch.counts.as_dict().values(), supersedes),
+        *(batch.transform_version, batch.ordinal, batch.operation, batch.reason, batch.operation_id, batch.digest),
+        *(batch.input_sha256, batch.code, batch.generation, batch.run, batch.rows),
+        *(*batch.counts.as_dict().values(), supersedes),
     )
     marks = ", ".join("?" * len(values))
     connection.execute(f"INSERT INTO etl_batch VALUES ({marks}, {NOW})", values)

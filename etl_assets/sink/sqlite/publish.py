@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from etl_assets.contract import Pipeline
 from etl_assets.errors import BatchIdentityConflict, LedgerMismatch, ShrunkDelivery, StaleWriter, Superseded
-from etl_assets.model import Batch, Changes, Claim, Extract, Manifest, Receipt, batch_id
+from etl_assets.model import Batch, Changes, Claim, Extract, Manifest, Receipt, Restatement, batch_id
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.replace import Replacement, Target, replace_partition
 from etl_assets.sink.sqlite.schema import migrate
@@ -36,13 +36,13 @@ def check_writer(connection: sqlite3.Connection, claim: Claim) -> None:
 
 
 def publish(
-    connection: sqlite3.Connection, pipeline: Pipeline, claim: Claim, extract: Extract, restate: str | None
+    connection: sqlite3.Connection, pipeline: Pipeline, claim: Claim, extract: Extract, restate: Restatement | None
 ) -> Receipt:
     """All of publish that happens between BEGIN IMMEDIATE and COMMIT; the candidate rows are attached as ``stage``."""
     manifest = extract.manifest
     migrate(connection)
     check_writer(connection, claim)
-    ordinal = _ordinal(connection, claim, manifest) if restate else 0
+    ordinal = _ordinal(connection, restate, manifest) if restate else 0
     name = batch_id(*_identity(manifest), ordinal)
     partition = _partition(connection, manifest)
     known = ledger.batch_named(connection, name)
@@ -52,6 +52,8 @@ def publish(
         _check_order(manifest, partition.batch)
         _check_shrinkage(pipeline, manifest, partition.batch)
     table, new = prepare_table(connection, pipeline, manifest.columns)
+    if new and not restate:
+        _check_never_filled(connection, pipeline)
     rows_before = _count_rows(connection, table.sql, partition, manifest, bool(restate))
     number = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM etl_batch").fetchone()[0]
     columns = tuple(c.name for c in manifest.columns)
@@ -71,7 +73,8 @@ def publish(
         transform_version=manifest.transform_version,
         ordinal=ordinal,
         operation="restate" if restate else "replace",
-        reason=restate,
+        reason=restate.reason if restate else None,
+        operation_id=restate.operation if restate else None,
         digest=manifest.digest,
         input_sha256=manifest.input_sha256,
         code=manifest.code,
@@ -115,12 +118,12 @@ def _identity(manifest: Manifest) -> tuple[str, str, str, int, int]:
     return (manifest.pipeline, manifest.scope, manifest.delivery, manifest.revision, manifest.transform_version)
 
 
-def _ordinal(connection: sqlite3.Connection, claim: Claim, manifest: Manifest) -> int:
-    """The number of this restatement; a retry by the same run is the same operation and gets the same number."""
+def _ordinal(connection: sqlite3.Connection, restate: Restatement, manifest: Manifest) -> int:
+    """The number of this restatement; a retry is the same operation and gets the same number."""
     count, own = connection.execute(
-        "SELECT coalesce(max(ordinal), 0), max(CASE WHEN run = ? THEN ordinal END) FROM etl_batch WHERE ordinal > 0 AND "
+        "SELECT coalesce(max(ordinal), 0), max(CASE WHEN operation_id = ? THEN ordinal END) FROM etl_batch WHERE ordinal > 0 AND "
         "(pipeline, scope, delivery, revision, transform_version) = (?, ?, ?, ?, ?)",
-        (claim.run, *_identity(manifest)),
+        (restate.operation, *_identity(manifest)),
     ).fetchone()
     return int(own or count + 1)
 
@@ -161,6 +164,18 @@ def _check_shrinkage(pipeline: Pipeline, manifest: Manifest, current: Batch | No
         f"{1 - manifest.rows / current.rows:.1%} fewer, and the contract allows {limit:.1%}. Is it the complete contents of "
         "the partition? If it is, restate it with a reason"
     )
+
+
+def _check_never_filled(connection: sqlite3.Connection, pipeline: Pipeline) -> None:
+    """A table that is not there has no rows by the ledger either, in any partition."""
+    query = "SELECT count(*), sum(rows) FROM etl_partition WHERE pipeline = ? AND rows > 0"
+    scopes, rows = connection.execute(query, (pipeline.name,)).fetchone()
+    if scopes:
+        raise LedgerMismatch(
+            f"{pipeline.name}: the table {pipeline.table!r} is not there, and the ledger committed {rows:,} rows in "
+            f"{scopes:,} partitions: it was dropped around the ledger, or one was restored without the other. Restore "
+            "both from one backup, or restate each partition with a reason"
+        )
 
 
 def _count_rows(

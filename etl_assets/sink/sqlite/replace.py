@@ -162,9 +162,11 @@ def _describe_changes(connection: sqlite3.Connection, target: Target, source: st
 
 
 def _delete_absent(connection: sqlite3.Connection, target: Target, source: str) -> int:
+    # NOT IN is worked out once, into an index where the stage file has none; NOT EXISTS would be once a row.
+    mine, delivered = target.of("t", target.table.key), target.of("c", target.table.key)
     return connection.execute(
         f"DELETE FROM main.{target.table.sql} AS t WHERE t.{PARTITION} = ? "
-        f"AND NOT EXISTS (SELECT 1 FROM {source} c WHERE {target.same_key('c', 't')})",
+        f"AND ({mine}) NOT IN (SELECT {delivered} FROM {source} c)",
         (target.partition,),
     ).rowcount
 
@@ -187,10 +189,27 @@ def _order_of(target: Target, alias: str) -> str:
     policy = target.pipeline.moved_keys
     assert isinstance(policy, Repair)
     if policy.order != "delivery":
-        return f"{alias}.{quoted(policy.order)}"
+        return _comparable(target.pipeline, policy.order, f"{alias}.{quoted(policy.order)}")
     return (
         "(SELECT b.delivery_order FROM etl_partition q JOIN etl_batch b ON b.id = q.batch "
         f"WHERE q.id = {alias}.{PARTITION})"
+    )
+
+
+def _comparable(pipeline: Pipeline, column: str, value: str) -> str:
+    """A value in a form that compares as the column's type does: decimals are exact text, and 9.0 comes before 10.0.
+
+    Of equal scale, a longer one is larger; for negative ones all is the other way round, digit by digit.
+    """
+    declared = pipeline.column(column)
+    if declared is None or declared.type != "decimal":
+        return value
+    turned = value
+    for digit, letter in zip("0123456789", "jihgfedcba", strict=True):
+        turned = f"replace({turned}, '{digit}', '{letter}')"
+    return (
+        f"CASE WHEN {value} LIKE '-%' THEN '-' || printf('%02d', 99 - length({value})) || {turned} "
+        f"ELSE printf('%02d', length({value})) || {value} END"
     )
 
 
@@ -202,7 +221,7 @@ def _settle_moves(connection: sqlite3.Connection, target: Target) -> _Moves:
     table, own = target.table, target.partition
     policy = target.pipeline.moved_keys
     assert isinstance(policy, Repair)
-    mine = "?" if policy.order == "delivery" else f"c.{quoted(policy.order)}"
+    mine = "?" if policy.order == "delivery" else _order_of(target, "c")
     mine_values = (target.order,) if policy.order == "delivery" else ()
     keys = target.of("c", table.key)
     connection.execute(f"DELETE FROM main.{table.aside} WHERE {PARTITION} = ?", (own,))

@@ -87,11 +87,12 @@ _FIRST = (
         attempts INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (pipeline, scope, name, revision)
     ) STRICT, WITHOUT ROWID""",
-    # Which pipeline owns a table, and by what its rows are told apart.
+    # Which pipeline owns a table, by what its rows are told apart, and how the values of its columns are written.
     """CREATE TABLE etl_table (
         name TEXT PRIMARY KEY,
         pipeline TEXT NOT NULL UNIQUE,
-        identity TEXT NOT NULL
+        identity TEXT NOT NULL,
+        columns TEXT NOT NULL
     ) STRICT, WITHOUT ROWID""",
 )
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from etl_assets.model import Manifest
+from etl_assets.errors import StagingFailed
+from etl_assets.model import ExtractColumn, Manifest
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.tables import storage
 from etl_assets.staging.casting import plain_text
@@ -25,7 +26,19 @@ TABLE = "stage.candidate"
 
 
 def build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[str]) -> None:
-    """Write the candidate rows of an extract to ``target`` in their order; index them by ``index`` if any is named."""
+    """Write the candidate rows of an extract to ``target`` in their order; index them by ``index`` if any is named.
+
+    Raises :class:`StagingFailed` when the file cannot be written.
+    """
+    try:
+        _build(candidate, manifest, target, index)
+    except (adbc.Error, sqlite3.Error, OSError) as error:
+        raise StagingFailed(
+            f"cannot write {target}: {error}. Is the disk full? Nothing was published; free some space and run again"
+        ) from error
+
+
+def _build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[str]) -> None:
     schema = pa.schema([(c.name, _storage_type(c.type)) for c in manifest.columns])
     columns = ", ".join(f"{quoted(c.name)} {storage(c.type)}" for c in manifest.columns)
     with adbc.connect(str(target), autocommit=True) as connection, connection.cursor() as cursor:
@@ -34,7 +47,7 @@ def build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[str
         cursor.execute("PRAGMA synchronous = OFF")
         cursor.execute(f"CREATE TABLE candidate ({columns}) STRICT")
         cursor.adbc_ingest(
-            "candidate", pa.RecordBatchReader.from_batches(schema, _batches(candidate, schema)), mode="append"
+            "candidate", pa.RecordBatchReader.from_batches(schema, _batches(candidate, manifest, schema)), mode="append"
         )
     if index and manifest.rows:
         plain = sqlite3.connect(target, isolation_level=None)
@@ -46,16 +59,19 @@ def build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[str
             plain.close()
 
 
-def _batches(candidate: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(candidate: Path, manifest: Manifest, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(candidate) as file:
         for batch in file.iter_batches(BATCH_ROWS):
-            yield pa.record_batch([_stored(column) for column in batch.columns], schema=schema)
+            columns = zip(manifest.columns, batch.columns, strict=True)
+            yield pa.record_batch([_stored(column, values) for column, values in columns], schema=schema)
 
 
 def _storage_type(kind: str) -> pa.DataType:
     return {"INTEGER": pa.int64(), "REAL": pa.float64()}.get(storage(kind), pa.string())
 
 
-def _stored(values: pa.Array) -> pa.Array:
+def _stored(column: ExtractColumn, values: pa.Array) -> pa.Array:
     """Values as SQLite stores them: text where it has no exact type, booleans as 1 and 0."""
+    if column.resolution:
+        values = pc.cast(values, pa.timestamp(column.resolution, "UTC"))
     return pc.cast(values, pa.int64()) if pa.types.is_boolean(values.type) else plain_text(values)

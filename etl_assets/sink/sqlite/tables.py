@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from etl_assets.contract import Pipeline, Repair
-from etl_assets.errors import ContractError
+from etl_assets.errors import BadHeader, ContractError, EtlError
 from etl_assets.model import ExtractColumn
 from etl_assets.sink.sqlite.connection import quoted
 
@@ -54,39 +54,64 @@ def prepare_table(
 ) -> tuple[Table, bool]:
     """Create the table, or widen it to hold ``columns``; returns it and whether it is new (its indexes still to come).
 
-    Raises :class:`ContractError` where the contract no longer fits the rows that are there.
+    Raises :class:`ContractError` where the contract no longer fits the rows that are there, and :class:`BadHeader`
+    where a column that a delivery adds does not.
     """
-    _own(connection, pipeline)
-    existing = {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({quoted(pipeline.table)})")}
+    known = _own(connection, pipeline)
+    existing = [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(pipeline.table)})")]
     new = not existing
     table = _described(pipeline, [c for c in existing if c not in (PARTITION, BATCH)] or [c.name for c in columns])
-    if new:
-        for name in (table.sql, *((table.aside,) if table.repaired else ())):
-            _create(connection, table, name, columns)
-        return table, True
+    tables = (table.sql, *((table.aside,) if table.repaired else ()))
     folded = {name.casefold(): name for name in existing}
+    forms = {} if new else dict(known)
     for column in columns:
-        have = folded.get(column.name.casefold())
-        if have is None:
-            for name in (table.sql, *((table.aside,) if table.repaired else ())):
+        have, form = folded.get(column.name.casefold(), column.name), _form(pipeline, column)
+        if have != column.name or forms.get(have, form) != form:
+            raise _misfit(pipeline, column, form, f"{have!r} as {forms.get(have)}")
+        forms[column.name] = form
+        if not new and column.name not in existing:
+            for name in tables:
                 connection.execute(f"ALTER TABLE {name} ADD COLUMN {quoted(column.name)} {storage(column.type)}")
-        elif have != column.name or existing[have] != storage(column.type):
-            raise ContractError(
-                f"{pipeline.name}: column {column.name!r} is {storage(column.type)} by the contract, but the table has "
-                f"{have!r} as {existing[have]}. Keep the type and add a column of another name, or load into a new table"
-            )
-    return _described(pipeline, [*table.columns, *(c.name for c in columns if c.name.casefold() not in folded)]), False
+    if new:
+        connection.execute(f"DROP TABLE IF EXISTS main.{table.aside}")
+        for name in tables:
+            _create(connection, table, name, columns)
+    if forms != known:
+        connection.execute("UPDATE etl_table SET columns = ? WHERE name = ?", (json.dumps(forms), pipeline.table))
+    return _described(pipeline, [*table.columns, *(c for c in forms if not new and c not in existing)]), new
+
+
+def _misfit(pipeline: Pipeline, column: ExtractColumn, form: str, have: str) -> EtlError:
+    """The error for a column that the table has under another type or spelling; whose fault it is tells the class."""
+    if column.added:
+        return BadHeader(
+            f"{pipeline.name}: the delivery adds the column {column.name!r} as {form}, but the table has {have}. Deliver it "
+            "under the table's name, or declare it in the contract with the new one as an alias"
+        )
+    return ContractError(
+        f"{pipeline.name}: column {column.name!r} is {form} by the contract, but the table has {have}. Keep the type and "
+        "add a column of another name, or load into a new table"
+    )
+
+
+def _form(pipeline: Pipeline, column: ExtractColumn) -> str:
+    """How a column's values are written, where values of two forms do not compare: type, and digits of a fraction."""
+    declared = pipeline.column(column.name)
+    if declared is not None and column.type == "decimal":
+        return f"decimal({declared.scale})"
+    if declared is not None and column.type == "timestamp":
+        return f"timestamp({declared.resolution})"
+    return column.type
 
 
 def index_table(connection: sqlite3.Connection, table: Table) -> None:
     """Build the indexes of a new table: after its first rows, which is when they cost least."""
-    name = table.name
     if table.key and not table.movable:
         return
-    connection.execute(f"CREATE INDEX {quoted(f'{name}_partition')} ON {table.sql} ({PARTITION})")
+    connection.execute(f"CREATE INDEX {quoted(f'_partition_{table.name}')} ON {table.sql} ({PARTITION})")
     if table.movable:
         columns = ", ".join(map(quoted, table.key))
-        connection.execute(f"CREATE UNIQUE INDEX {quoted(f'{name}_key')} ON {table.sql} ({columns})")
+        connection.execute(f"CREATE UNIQUE INDEX {quoted(f'_key_{table.name}')} ON {table.sql} ({columns})")
 
 
 def _described(pipeline: Pipeline, columns: Sequence[str]) -> Table:
@@ -108,12 +133,14 @@ def _create(connection: sqlite3.Connection, table: Table, name: str, columns: Se
     connection.execute(f"CREATE TABLE {name} ({', '.join(parts)}) {options}")
 
 
-def _own(connection: sqlite3.Connection, pipeline: Pipeline) -> None:
-    """Take the table for this pipeline, or make sure that it has it, under the same key."""
+def _own(connection: sqlite3.Connection, pipeline: Pipeline) -> dict[str, str]:
+    """Take the table for this pipeline, or make sure that it has it, under the same key; the forms of its columns."""
     identity = json.dumps(
         {"key": pipeline.key, "movable": pipeline.keys_can_move, "repair": isinstance(pipeline.moved_keys, Repair)}
     )
-    row = connection.execute("SELECT pipeline, identity FROM etl_table WHERE name = ?", (pipeline.table,)).fetchone()
+    row = connection.execute(
+        "SELECT pipeline, identity, columns, name FROM etl_table WHERE lower(name) = lower(?)", (pipeline.table,)
+    ).fetchone()
     if row is None:
         taken = connection.execute(
             "SELECT type FROM sqlite_master WHERE lower(name) = lower(?)", (pipeline.table,)
@@ -129,13 +156,20 @@ def _own(connection: sqlite3.Connection, pipeline: Pipeline) -> None:
                 f"{pipeline.name}: its rows are in table {other[0]!r}, and the contract now says {pipeline.table!r}. "
                 "Keep the name, or load under a new pipeline name"
             )
-        connection.execute("INSERT INTO etl_table VALUES (?, ?, ?)", (pipeline.table, pipeline.name, identity))
-        return
-    owner, known = row
+        connection.execute("INSERT INTO etl_table VALUES (?, ?, ?, '{}')", (pipeline.table, pipeline.name, identity))
+        return {}
+    owner, known, columns, name = row
     if owner != pipeline.name:
-        raise ContractError(f"{pipeline.name}: table {pipeline.table!r} belongs to pipeline {owner!r}")
+        raise ContractError(
+            f"{pipeline.name}: table {name!r} belongs to pipeline {owner!r}. Give the contract another table="
+        )
+    if name != pipeline.table:
+        raise ContractError(
+            f"{pipeline.name}: its rows are in table {name!r}, and the contract now says {pipeline.table!r}. Keep the name"
+        )
     if known != identity:
         raise ContractError(
             f"{pipeline.name}: the rows in table {pipeline.table!r} are told apart by {known}, the contract now says "
             f"{identity}. A key cannot be changed under rows that are there: load into a new table"
         )
+    return dict(json.loads(columns))

@@ -11,11 +11,21 @@ from pathlib import Path
 
 from etl_assets.contract import Pipeline
 from etl_assets.errors import EtlError
-from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched, Receipt, RecordedDelivery, Refusal, Restatement
-from etl_assets.sink.sqlite import ledger, staging_file
+from etl_assets.model import (
+    Arrival,
+    Batch,
+    Claim,
+    Delivery,
+    Extract,
+    Fetched,
+    Receipt,
+    RecordedDelivery,
+    Refusal,
+    Restatement,
+)
+from etl_assets.sink.sqlite import ledger, schema, staging_file
 from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, quoted, reading, writing
 from etl_assets.sink.sqlite.publish import check_writer, publish
-from etl_assets.sink.sqlite.schema import migrate, version
 from etl_assets.sink.sqlite.tables import PARTITION
 from etl_assets.staging.extract import candidate_path
 
@@ -32,7 +42,7 @@ class SQLiteWarehouse:
     def claim(self, pipeline: Pipeline, scopes: Sequence[str], run: str) -> dict[str, Claim]:
         """Issue this run's generation for all its scopes in one transaction."""
         with writing(self.path, timeout=self.busy_timeout) as connection:
-            migrate(connection)
+            schema.migrate(connection)
             return {scope: ledger.issue(connection, pipeline.name, scope, run) for scope in scopes}
 
     def observe(self, claim: Claim, arrival: Arrival, fetched: Fetched) -> Delivery:
@@ -95,16 +105,6 @@ class SQLiteWarehouse:
         with self._reading() as connection:
             return ledger.deliveries(connection, pipeline) if connection else []
 
-    def attempts(self, pipeline: str) -> dict[str, int]:
-        """For each scope, the number of claims since its last commit: runs that began and have not committed."""
-        query = (
-            "SELECT w.scope, count(*) FROM etl_writer w LEFT JOIN etl_partition p USING (pipeline, scope) "
-            "LEFT JOIN etl_batch b ON b.id = p.batch "
-            "WHERE w.pipeline = ? AND w.generation > coalesce(b.generation, 0) GROUP BY w.scope"
-        )
-        with self._reading() as connection:
-            return dict(connection.execute(query, (pipeline,)).fetchall()) if connection else {}
-
     def verify(self, pipeline: Pipeline) -> list[str]:
         """Count each partition's rows against the ledger; the differences in words."""
         with self._reading() as connection:
@@ -128,8 +128,16 @@ class SQLiteWarehouse:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A read transaction on a ledger of this release's version; an older one is migrated first."""
         with reading(self.path, self.busy_timeout) as connection:
-            yield connection if connection and version(connection) else None
+            have = schema.version(connection) if connection else 0
+            if have in (0, len(schema.MIGRATIONS)):
+                yield connection if have else None
+                return
+        with writing(self.path, timeout=self.busy_timeout) as connection:
+            schema.migrate(connection)
+        with reading(self.path, self.busy_timeout) as connection:
+            yield connection
 
     def _has_rows(self, pipeline: str, scope: str) -> bool:
         with self._reading() as connection:

@@ -1,0 +1,165 @@
+"""A running Dagster: webserver, daemon and code server as child processes, spoken to by its GraphQL."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+LOCATION = "etl_assets"
+WORKSPACE = f"""load_from:
+  - python_module:
+      module_name: etl_assets.definitions
+      location_name: {LOCATION}
+"""
+SETTINGS = """telemetry:
+  enabled: false
+nux:
+  enabled: false
+concurrency:
+  pools:
+    default_limit: 1
+    granularity: run
+"""
+STARTS_WITHIN = 90.0
+STOPS_WITHIN = 15.0
+
+
+class DagsterFailed(Exception):
+    """Dagster did not start, or answered with an error."""
+
+
+class DagsterDev:
+    """``dagster dev`` on a home folder; used as a context, at whose end no process of it is left."""
+
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+        self.home = home
+        self.environment = {**os.environ, **environment, "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "yes"}
+        self.port = _free_port()
+        self.log = home / "dagster-dev.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> "DagsterDev":
+        workspace = self.home / "workspace.yaml"
+        workspace.write_text(WORKSPACE)
+        settings = self.home / "dagster.yaml"
+        if not settings.exists():
+            settings.write_text(SETTINGS)
+        command = ["dagster", "dev", "-h", "127.0.0.1", "-p", str(self.port), "-w", str(workspace)]
+        with self.log.open("wb") as log:
+            # A session of its own: Ctrl-C reaches us alone, and we end the whole group.
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", *command],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_loaded()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop()
+
+    def _wait_until_loaded(self) -> None:
+        deadline = time.monotonic() + STARTS_WITHIN
+        query = (
+            "{ repositoriesOrError { ... on RepositoryConnection { nodes { name } } ... on PythonError { message } } }"
+        )
+        while time.monotonic() < deadline:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise DagsterFailed(f"dagster dev ended with code {self.process.returncode}; see {self.log}")
+            try:
+                found = self.ask(query)["repositoriesOrError"]
+            except OSError:
+                time.sleep(0.3)
+                continue
+            if found.get("nodes"):
+                return
+            time.sleep(0.3)
+        raise DagsterFailed(f"dagster dev did not load the definitions within {STARTS_WITHIN:.0f} s; see {self.log}")
+
+    def _stop(self) -> None:
+        """End the process and whatever it started."""
+        process = self.process
+        if process is None:
+            return
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if process.poll() is None:
+                process.send_signal(number)
+                try:
+                    process.wait(STOPS_WITHIN)
+                except subprocess.TimeoutExpired:
+                    continue
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+    # ------------------------------------------------------------------ what a person does in the UI
+
+    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        """One GraphQL request; raises :class:`DagsterFailed` when it is answered with an error."""
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as response:
+            answer = json.load(response)
+        if answer.get("errors"):
+            raise DagsterFailed(f"Dagster answered: {answer['errors'][0]['message']}")
+        found: dict[str, Any] = answer["data"]
+        return found
+
+    def backfill(self, assets: Sequence[str], partitions: Sequence[str], title: str) -> str:
+        """Launch a backfill; returns its id."""
+        launched = self.ask(
+            "mutation B($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) { __typename "
+            "... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }",
+            p={"assetSelection": [{"path": [a]} for a in assets], "partitionNames": list(partitions), "title": title},
+        )["launchPartitionBackfill"]
+        if "backfillId" not in launched:
+            raise DagsterFailed(f"the backfill was not launched: {launched}")
+        return str(launched["backfillId"])
+
+    def start_sensor(self, name: str) -> None:
+        selector = {"repositoryLocationName": LOCATION, "repositoryName": "__repository__", "sensorName": name}
+        started = self.ask(
+            "mutation S($s: SensorSelector!) { startSensor(sensorSelector: $s) { __typename "
+            "... on PythonError { message } } }",
+            s=selector,
+        )["startSensor"]
+        if started["__typename"] != "Sensor":
+            raise DagsterFailed(f"the sensor {name} was not started: {started}")
+
+    def runs(self, *statuses: str) -> list[dict[str, Any]]:
+        """Runs in these states."""
+        answer = self.ask(
+            "query R($f: RunsFilter) { runsOrError(filter: $f) { ... on Runs { results { runId jobName status } } } }",
+            f={"statuses": list(statuses)},
+        )
+        found: list[dict[str, Any]] = answer["runsOrError"]["results"]
+        return found
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

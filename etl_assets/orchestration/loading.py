@@ -1,0 +1,184 @@
+"""The op that loads partitions: the engine's outcomes told to Dagster, each only after its commit."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+from pydantic import Field
+
+from etl_assets.contract import Pipeline
+from etl_assets.engine import Engine, Outcome
+from etl_assets.errors import EtlError, SinkBusy
+from etl_assets.model import Restatement
+from etl_assets.orchestration import metadata
+from etl_assets.orchestration.names import ACCEPTED, extract_key, table_key
+from etl_assets.orchestration.resources import Rooms
+
+#: Further attempts within a run while another writer holds the warehouse; each has waited for its busy timeout already.
+BUSY_RETRIES = 3
+BUSY_PAUSE_SECONDS = 5
+
+
+class LoadConfig(dg.Config):
+    """How to load; the defaults are right unless a person decides otherwise."""
+
+    restate: bool = Field(
+        default=False,
+        description="Publish on purpose what is superseded or already committed. Needs a reason. Executing such a run "
+        "again does not restate a second time: launch a new one for that.",
+    )
+    reason: str = Field(default="", description="Why it is restated; kept in the ledger.")
+    delivery: str = Field(
+        default="",
+        description="Load this delivery instead of the newest: its name (2.csv), or name and revision (2.csv#1). "
+        "Only for a run of one partition.",
+    )
+
+    def restatement(self, operation: str) -> Restatement | None:
+        """Raises ``Failure`` where reason and restate do not go together."""
+        if self.restate != bool(self.reason.strip()):
+            raise dg.Failure(
+                "restate and reason go together: what is published on purpose against the order of deliveries has a "
+                f"reason, and a reason is for a restatement (restate={self.restate}, reason={self.reason!r}). "
+                "Nothing was changed",
+                allow_retries=False,
+            )
+        return Restatement(self.reason.strip(), operation) if self.restate else None
+
+
+class Load:
+    """One run of the op: what it was asked for, and what has become of it so far."""
+
+    def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline, rooms: Rooms) -> None:
+        self.context, self.pipeline = context, pipeline
+        self.engine = Engine(rooms.settings, pipeline)
+        self.scopes = list(context.partition_keys)
+        self.extract, self.table = extract_key(pipeline), table_key(pipeline)
+        self.assets = [k for k in (self.extract, self.table) if k in context.selected_asset_keys]
+        self.checked = any(key.name == ACCEPTED for key in context.selected_asset_check_keys)
+        self.outcomes: list[Outcome] = []
+
+    def run(self, config: LoadConfig) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]
+        """Load all partitions, going on past refused ones; then succeed, or fail naming each that was refused."""
+        if config.delivery and len(self.scopes) != 1:
+            raise dg.Failure(
+                f"delivery={config.delivery!r} names a file of one partition, and this run has {len(self.scopes)}: "
+                "launch it for one partition. Nothing was changed",
+                allow_retries=False,
+            )
+        run = self.context.run
+        # The claim is this run's own, so that a run that is executed again can write after others have claimed;
+        # the restatement belongs to the first of such a chain of runs, so that it is done once.
+        restate = config.restatement(operation=run.root_run_id or run.run_id)
+        try:
+            for outcome in self.engine.load(
+                self.scopes, run.run_id, restate, config.delivery or None, publish=self.table in self.assets
+            ):
+                self.outcomes.append(outcome)
+                self._tell(outcome)
+        except SinkBusy as busy:
+            if self.context.retry_number < BUSY_RETRIES:
+                # What is committed answers `already committed` at the next attempt, and is materialised then.
+                raise dg.RetryRequested(BUSY_RETRIES, BUSY_PAUSE_SECONDS) from busy
+            raise self._cut_short(busy) from busy
+        except EtlError as error:
+            raise self._cut_short(error) from error
+        except BaseException:  # Dagster's terminate is one
+            self._materialise()
+            raise
+        if any(o.error for o in self.outcomes):
+            self._materialise()
+            raise self._refusals()
+        yield from self._results()
+
+    def _tell(self, outcome: Outcome) -> None:
+        """Log one outcome, and evaluate the check of its delivery."""
+        place = f"{len(self.outcomes)}/{len(self.scopes)} {outcome.scope}"
+        if outcome.error:
+            self.context.log.error(f"{place}: refused ({outcome.error.kind}): {outcome.error}")
+        else:
+            counts = ", ".join(f"{k} {v:,}" for k, v in outcome.counts.as_dict().items() if v)
+            self.context.log.info(f"{place}: {outcome.batch} {outcome.message}{f' ({counts})' if counts else ''}")
+        # A refusal that is not remembered says nothing about the delivery: it is not there, or it is not its turn.
+        if self.checked and (outcome.error is None or outcome.attempts):
+            # Logged, not yielded: only so does each partition get its own evaluation, and no other one.
+            self.context.log_event(_evaluation(self.extract, outcome))
+
+    def _results(self) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]
+        events = self._events()
+        for asset in self.assets:
+            for (key, scope), (shown, _) in events.items():
+                if key == asset:
+                    self.context.add_asset_metadata(shown, asset_key=asset, partition_key=scope)
+            # Dagster takes one data version for all partitions of a run.
+            versions = [version for (key, _), (_, version) in events.items() if key == asset]
+            yield dg.MaterializeResult(asset, data_version=dg.DataVersion(versions[0]) if len(versions) == 1 else None)
+
+    def _materialise(self) -> None:
+        """Report what is committed, where the op is about to fail and yields no results."""
+        for (asset, scope), (shown, version) in self._events().items():
+            tags = {"dagster/data_version": version}
+            self.context.log_event(dg.AssetMaterialization(asset, partition=scope, metadata=shown, tags=tags))
+
+    def _events(self) -> dict[tuple[dg.AssetKey, str], tuple[metadata.Metadata, str]]:
+        """Metadata and data version of each partition; extracts first, else Dagster calls their tables stale."""
+        events: dict[tuple[dg.AssetKey, str], tuple[metadata.Metadata, str]] = {}
+        if self.extract in self.assets:
+            for outcome in self.outcomes:
+                if outcome.extract:
+                    shown = metadata.extract_metadata(self.pipeline, outcome.extract)
+                    events[self.extract, outcome.scope] = (shown, outcome.extract.manifest.digest)
+                elif outcome.receipt:
+                    batch = outcome.receipt.batch
+                    events[self.extract, outcome.scope] = (metadata.committed_extract_metadata(batch), batch.digest)
+        committed = [o.receipt for o in self.outcomes if o.receipt]
+        if self.table in self.assets and committed:
+            rows = self.engine.sink.rows(self.pipeline.name)
+            for receipt in committed:
+                shown = metadata.table_metadata(receipt, rows)
+                events[self.table, receipt.batch.scope] = (shown, receipt.batch.digest)
+        return events
+
+    def _refusals(self) -> dg.Failure:
+        refused = [(o.scope, o.error) for o in self.outcomes if o.error]
+        lines = [f"{scope}: {error.kind}: {error}" for scope, error in refused]
+        return dg.Failure(
+            f"{len(refused)} of {len(self.scopes)} partitions of {self.pipeline.name} were not loaded"
+            f"{self._done()}\n" + "\n".join(lines),
+            metadata={
+                "refused": dg.MetadataValue.md(
+                    metadata.markdown_table(
+                        ("partition", "kind", "why"), [(scope, error.kind, str(error)) for scope, error in refused]
+                    )
+                ),
+                "refused_partitions": [scope for scope, _ in refused],
+            },
+            allow_retries=False,
+        )
+
+    def _cut_short(self, error: EtlError) -> dg.Failure:
+        """The failure for what is not about a delivery: it ends the run, and what is committed stays."""
+        self._materialise()
+        left = self.scopes[len(self.outcomes) :]
+        return dg.Failure(
+            f"{error.kind}: {error}\nNot tried any more: {', '.join(left)}{self._done()}",
+            metadata={"kind": error.kind, "not_tried": left},
+            allow_retries=False,
+        )
+
+    def _done(self) -> str:
+        done = [o.scope for o in self.outcomes if o.error is None]
+        return f"; the other {len(done)} are {'committed' if self.table in self.assets else 'frozen'}" if done else ""
+
+
+def _evaluation(asset: dg.AssetKey, outcome: Outcome) -> dg.AssetCheckEvaluation:
+    shown: metadata.Metadata = {"delivery": str(outcome.delivery)} if outcome.delivery else {}
+    if outcome.error:
+        shown |= {"kind": outcome.error.kind, "why": dg.MetadataValue.md(_verbatim(str(outcome.error)))}
+        shown["attempts"] = outcome.attempts
+    return dg.AssetCheckEvaluation(
+        asset_key=asset, check_name=ACCEPTED, passed=outcome.error is None, partition=outcome.scope, metadata=shown
+    )
+
+
+def _verbatim(text: str) -> str:
+    return f"```\n{text.replace('```', '` ` `')}\n```"

@@ -1,0 +1,151 @@
+"""What the UI shows of a materialisation: counts and identities as values, rejects and corrections as tables."""
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from etl_assets.contract import Pipeline
+from etl_assets.contract.columns import Column
+from etl_assets.model import Batch, Changes, Extract, ExtractColumn, Receipt
+from etl_assets.staging.extract import REJECTS
+
+Metadata = dict[str, Any]
+
+#: Rejected rows that are shown; all of them are in the extract.
+REJECTS_SHOWN = 20
+
+
+def column_schema(pipeline: Pipeline, added: Iterable[ExtractColumn] = ()) -> dg.TableSchema:
+    """The table's columns by the contract, and those that deliveries have added."""
+    columns = [_table_column(pipeline, c) for c in pipeline.columns]
+    note = "Added by a delivery (new_columns='add'); not in the contract"
+    return dg.TableSchema(columns=[*columns, *(dg.TableColumn(c.name, c.type, note) for c in added)])
+
+
+def _table_column(pipeline: Pipeline, column: Column) -> dg.TableColumn:
+    marks = [f"unit: {column.unit}"] if column.unit else []
+    marks += ["key"] if column.name in pipeline.key else []
+    marks += ["optional in deliveries"] if column.optional else []
+    kind = f"decimal({column.precision},{column.scale})" if column.type == "decimal" else column.type
+    required = column.name in pipeline.required_columns
+    constraints = dg.TableColumnConstraints(nullable=not required, unique=pipeline.key == (column.name,), other=marks)
+    return dg.TableColumn(column.name, kind, column.description, constraints)
+
+
+def extract_metadata(pipeline: Pipeline, extract: Extract) -> Metadata:
+    """What is frozen: the delivery, its bytes, and how many rows it came to."""
+    manifest = extract.manifest
+    metadata: Metadata = {
+        "dagster/partition_row_count": manifest.rows,
+        "delivery": f"{manifest.delivery}#{manifest.revision}",
+        "source_rows": manifest.source_rows,
+        "rejected_rows": manifest.rejected_rows,
+        "input_bytes": manifest.input_size,
+        "input_sha256": manifest.input_sha256,
+        "digest": manifest.digest,
+        "transform_version": manifest.transform_version,
+        "folder": dg.MetadataValue.path(extract.folder),
+        "dagster/column_schema": column_schema(pipeline, [c for c in manifest.columns if c.added]),
+    }
+    if manifest.rejected_rows:
+        metadata["rejects"] = dg.MetadataValue.md(rejects_table(extract))
+    return metadata
+
+
+def committed_extract_metadata(batch: Batch) -> Metadata:
+    """What the ledger knows of the extract that a batch was published from."""
+    return {
+        "dagster/partition_row_count": batch.rows,
+        "delivery": f"{batch.delivery}#{batch.revision}",
+        "source_rows": batch.counts.source,
+        "rejected_rows": batch.counts.rejected,
+        "input_sha256": batch.input_sha256,
+        "digest": batch.digest,
+        "transform_version": batch.transform_version,
+    }
+
+
+def table_metadata(receipt: Receipt, rows: Mapping[str, int]) -> Metadata:
+    """What the commit did, by its receipt; ``rows`` are those of each scope, by the ledger."""
+    batch = receipt.batch
+    metadata: Metadata = {
+        "status": receipt.status,
+        "batch": batch.batch,
+        "ledger_entry": batch.id,
+        "committed_at": batch.committed_at,
+        "delivery": f"{batch.delivery}#{batch.revision}",
+        "transform_version": batch.transform_version,
+        "digest": batch.digest,
+        "generation": batch.generation,
+        **{k: v for k, v in batch.counts.as_dict().items() if k != "source"},
+        "source_rows": batch.counts.source,
+        "dagster/partition_row_count": rows.get(batch.scope, 0),
+        "dagster/row_count": sum(rows.values()),
+    }
+    if batch.supersedes:
+        metadata["supersedes"] = batch.supersedes
+    if batch.reason:
+        metadata["restated_because"] = batch.reason
+    if receipt.superseded_by:
+        metadata["superseded_by"] = receipt.superseded_by
+    changes = changes_tables(batch, receipt.changes)
+    if changes:
+        metadata["changes"] = dg.MetadataValue.md(changes)
+    return metadata
+
+
+# ------------------------------------------------------------------ tables for people
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; what would break out of a cell is made harmless."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    text = text if len(text) <= 200 else f"{text[:200]}…"
+    for character in "\\|<>`*_[]":
+        text = text if text == "---" else text.replace(character, f"\\{character}")
+    return "<br>".join(text.splitlines())
+
+
+def rejects_table(extract: Extract) -> str:
+    """The first rejected rows: where they stand in the delivery, why, and what they are."""
+    with (Path(extract.folder) / REJECTS).open(encoding="utf-8") as file:
+        shown = [json.loads(line) for line in itertools.islice(file, REJECTS_SHOWN)]
+    rows = [(r["line"] or "unknown", "; ".join(r["reasons"]), _values(r["row"])) for r in shown]
+    more = extract.manifest.rejected_rows - len(rows)
+    return markdown_table(("line", "why", "row"), rows) + (f"\n\n… and {more:,} more in the extract" if more else "")
+
+
+def _values(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k}={v}" for k, v in row.items() if v not in (None, ""))
+
+
+def changes_tables(batch: Batch, changes: Changes) -> str:
+    """What a correction changed: rows per column, some rows from old to new, and other partitions touched."""
+    parts = []
+    if changes.columns:
+        parts.append(f"**{batch.counts.updated:,} rows updated**, by column:")
+        parts.append(markdown_table(("column", "rows changed"), [(c, f"{n:,}") for c, n in changes.columns]))
+    if changes.sample:
+        parts.append(f"The first {len(changes.sample)} of them:")
+        parts.append(markdown_table(("key", "column", "old", "new"), _sample_rows(changes)))
+    if changes.touched:
+        parts.append("**Other partitions**, because keys moved:")
+        parts.append(markdown_table(("partition", "rows taken from it", "rows given back to it"), changes.touched))
+    return "\n\n".join(parts)
+
+
+def _sample_rows(changes: Changes) -> Iterator[tuple[object, ...]]:
+    for change in changes.sample:
+        key = ", ".join(f"{name}={value}" for name, value in change.key)
+        for name, old, new in change.values:
+            yield key, name, "no value" if old is None else old, "no value" if new is None else new
+            key = ""

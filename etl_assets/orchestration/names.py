@@ -1,0 +1,42 @@
+"""What a pipeline's assets, op, job, sensor and schedule are called in Dagster, and the tags of the runs asked for."""
+
+import dagster as dg
+
+from etl_assets.contract import Pipeline
+
+#: One slot: the warehouse has one writer at a time.
+POOL = "warehouse"
+
+ACCEPTED = "delivery_accepted"
+
+#: Tags of a run that the sensor or the schedule asked for: for which pipeline, and for which deliveries, a line each.
+PIPELINE_TAG = "etl/pipeline"
+DELIVERIES_TAG = "etl/deliveries"
+
+
+def landing_key(pipeline: Pipeline) -> dg.AssetKey:
+    return dg.AssetKey(f"{pipeline.name}_landing")
+
+
+def extract_key(pipeline: Pipeline) -> dg.AssetKey:
+    return dg.AssetKey(f"{pipeline.name}_extract")
+
+
+def table_key(pipeline: Pipeline) -> dg.AssetKey:
+    return dg.AssetKey(pipeline.name)
+
+
+def op_name(pipeline: Pipeline) -> str:
+    return f"load_{pipeline.name}"
+
+
+def job_name(pipeline: Pipeline) -> str:
+    return f"{pipeline.name}_job"
+
+
+def sensor_name(pipeline: Pipeline) -> str:
+    return f"{pipeline.name}_deliveries"
+
+
+def schedule_name(pipeline: Pipeline) -> str:
+    return f"{pipeline.name}_catch_up"

@@ -1,0 +1,28 @@
+"""The rooms as a Dagster resource: three places, and no connection (a sink opens one for each transaction)."""
+
+import dataclasses
+
+import dagster as dg
+from pydantic import Field
+
+from etl_assets.settings import Settings
+
+#: Under this name ops, sensors and schedules ask for the resource.
+ROOMS = "rooms"
+
+
+class Rooms(dg.ConfigurableResource):  # type: ignore[type-arg]  # it provides itself
+    """Where deliveries arrive, where extracts are frozen, and the warehouse."""
+
+    landing: str = Field(description="Where deliveries arrive: a folder or URL (ETL_LANDING)")
+    staged: str = Field(description="Where extracts are frozen: a local folder (ETL_STAGED)")
+    warehouse: str = Field(description="The SQLite file with rows, ledger and progress (ETL_WAREHOUSE)")
+
+    @classmethod
+    def from_environment(cls) -> "Rooms":
+        """``ETL_LANDING``, ``ETL_STAGED`` and ``ETL_WAREHOUSE``, or the folders below ``data/``."""
+        return cls(**dataclasses.asdict(Settings.from_environment()))
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(self.landing, self.staged, self.warehouse)

@@ -1,0 +1,103 @@
+"""What this project gives to Dagster: it loads, and its names are the ones that documents and people use."""
+
+import warnings
+
+import dagster as dg
+import pytest
+
+from etl_assets.orchestration import Rooms, build_defs
+from etl_assets.pipelines.flights import flights
+from etl_assets.pipelines.weather import weather
+from etl_assets_tests.world import World, orders
+
+
+@pytest.fixture(scope="module")
+def defs() -> dg.Definitions:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return build_defs([flights, weather], Rooms(landing="landing", staged="staged", warehouse="w.sqlite"))
+
+
+def test_the_projects_definitions_load_with_every_warning_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from etl_assets.definitions import defs as loaded
+
+    dg.Definitions.validate_loadable(loaded)
+
+
+def test_each_pipeline_is_a_landing_an_extract_and_a_table_in_that_lineage(defs: dg.Definitions) -> None:
+    graph = defs.resolve_asset_graph()
+    lineage = {
+        k.to_user_string(): sorted(p.to_user_string() for p in graph.get(k).parent_keys)
+        for k in graph.get_all_asset_keys()
+    }
+    assert lineage == {
+        "flights_landing": [],
+        "flights_extract": ["flights_landing"],
+        "flights": ["flights_extract"],
+        "weather_landing": [],
+        "weather_extract": ["weather_landing"],
+        "weather": ["weather_extract"],
+    }
+    assert {k.to_user_string() for k in graph.external_asset_keys} == {"flights_landing", "weather_landing"}
+    assert graph.get(dg.AssetKey("flights")).group_name == "nyc"
+
+
+def test_jobs_sensors_schedules_and_checks_have_their_names_and_are_stopped(defs: dg.Definitions) -> None:
+    repository = defs.get_repository_def()
+    assert sorted(j.name for j in repository.get_all_jobs() if not j.name.startswith("__")) == [
+        "check_ledger",
+        "flights_job",
+        "reconcile_with_ledger",
+        "weather_job",
+    ]
+    assert sorted((s.name, s.default_status.value) for s in repository.sensor_defs) == [
+        ("flights_deliveries", "STOPPED"),
+        ("weather_deliveries", "STOPPED"),
+    ]
+    assert sorted((s.name, s.default_status.value) for s in repository.schedule_defs) == [
+        ("check_ledger_daily", "STOPPED"),
+        ("flights_catch_up", "STOPPED"),
+        ("reconcile_hourly", "STOPPED"),
+        ("weather_catch_up", "STOPPED"),
+    ]
+    checks = defs.resolve_asset_graph().asset_check_keys
+    assert sorted(
+        (k.asset_key.to_user_string(), k.name) for k in checks if "flights" in k.asset_key.to_user_string()
+    ) == [
+        ("flights_extract", "delivery_accepted"),
+        ("flights_landing", "ledger_matches_rows"),
+        ("flights_landing", "newest_partition_loaded"),
+        ("flights_landing", "nothing_waits"),
+    ]
+
+
+@pytest.mark.parametrize("job", ["flights_job", "__ASSET_JOB", "reconcile_with_ledger"])
+def test_runs_execute_in_their_own_process_without_one_more_for_each_step(defs: dg.Definitions, job: str) -> None:
+    assert defs.resolve_job_def(job).executor_def.name == "in_process"
+
+
+def test_backfills_run_as_many_partitions_at_a_time_as_the_contract_says(defs: dg.Definitions) -> None:
+    graph = defs.resolve_asset_graph()
+    for name in ("flights", "flights_extract"):
+        assert graph.get(dg.AssetKey(name)).backfill_policy == dg.BackfillPolicy.multi_run(30)
+
+
+def test_a_table_says_its_columns_with_types_units_and_key(defs: dg.Definitions) -> None:
+    spec = defs.resolve_asset_graph().get(dg.AssetKey("weather"))
+    columns = {c.name: c for c in spec.metadata["dagster/column_schema"].columns}
+    assert (columns["temp"].type, columns["temp"].constraints.other) == ("real", ["unit: °F"])
+    assert (columns["origin"].constraints.nullable, columns["origin"].constraints.other) == (False, ["key"])
+    assert columns["time_hour"].description == "Hour of observation, UTC"
+    assert spec.metadata["dagster/table_name"] == "weather"
+
+
+def test_another_project_merges_the_definitions_with_its_own(world: World) -> None:
+    @dg.asset
+    def theirs() -> None: ...
+
+    ours = build_defs([orders()], Rooms(landing=str(world.landing), staged="staged", warehouse="w.sqlite"))
+    merged = dg.Definitions.merge(dg.Definitions(assets=[theirs]), ours)
+    dg.Definitions.validate_loadable(merged)
+    assert {"theirs", "orders", "orders_extract", "orders_landing"} == {
+        k.to_user_string() for k in merged.resolve_asset_graph().get_all_asset_keys()
+    }
