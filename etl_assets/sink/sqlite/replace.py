@@ -24,6 +24,8 @@ from etl_assets.sink.sqlite.tables import BATCH, PARTITION, Table
 
 #: How many updated rows a receipt shows.
 SAMPLE = 10
+#: How many sums one statement takes; SQLite's own limit is 2,000 terms of all kinds.
+TERMS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +161,10 @@ def _describe_changes(connection: sqlite3.Connection, target: Target, source: st
         f"FROM temp.plan p CROSS JOIN {source} c CROSS JOIN main.{target.table.sql} t WHERE NOT p._fresh "
         f"AND c._rowid_ = p._candidate AND t.{PARTITION} = {target.partition} AND {target.same_key('t', 'c')}"
     )
-    sums = ", ".join(f"total(t.{quoted(c)} IS NOT {n})" for c, n in zip(target.compared, new, strict=True))
-    totals = connection.execute(f"SELECT {sums} {joined}").fetchone()
+    terms = [f"total(t.{quoted(c)} IS NOT {n})" for c, n in zip(target.compared, new, strict=True)]
+    totals: list[float] = []
+    for start in range(0, len(terms), TERMS):
+        totals += connection.execute(f"SELECT {', '.join(terms[start : start + TERMS])} {joined}").fetchone()
     counted = tuple((c, int(n)) for c, n in zip(target.compared, totals, strict=True) if n)
     if not counted:
         return Changes()

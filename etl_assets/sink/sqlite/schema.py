@@ -101,7 +101,7 @@ MIGRATIONS: Sequence[Sequence[str]] = (_FIRST,)
 
 def version(connection: sqlite3.Connection) -> int:
     """The ledger's version; 0 where there is none yet. Raises :class:`LedgerTooNew`."""
-    found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'etl_schema'").fetchone()[0]
+    found = connection.execute("SELECT count(*) FROM main.sqlite_master WHERE name = 'etl_schema'").fetchone()[0]
     if not found:
         return 0
     number, release = connection.execute("SELECT max(version), release FROM etl_schema").fetchone()

@@ -58,7 +58,7 @@ def prepare_table(
     where a column that a delivery adds does not.
     """
     known = _own(connection, pipeline)
-    existing = [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(pipeline.table)})")]
+    existing = [row[1] for row in connection.execute(f"PRAGMA main.table_info({quoted(pipeline.table)})")]
     new = not existing
     table = _described(pipeline, [c for c in existing if c not in (PARTITION, BATCH)] or [c.name for c in columns])
     tables = (table.sql, *((table.aside,) if table.repaired else ()))
@@ -143,7 +143,7 @@ def _own(connection: sqlite3.Connection, pipeline: Pipeline) -> dict[str, str]:
     ).fetchone()
     if row is None:
         taken = connection.execute(
-            "SELECT type FROM sqlite_master WHERE lower(name) = lower(?)", (pipeline.table,)
+            "SELECT type FROM main.sqlite_master WHERE lower(name) = lower(?)", (pipeline.table,)
         ).fetchone()
         if taken:
             raise ContractError(
