@@ -70,6 +70,10 @@ class ShrunkDelivery(DeliveryRefused):
     """Fewer rows than declared, than the minimum, or than the shrink limit allows: not the complete contents."""
 
 
+class EmptyDelivery(DeliveryRefused):
+    """A delivery without rows for a table that has some, where the contract says that this is an accident."""
+
+
 class TransformFailed(DeliveryRefused):
     """The pipeline's transform raised, or returned something that the contract does not allow."""
 

@@ -13,7 +13,7 @@ from etl_assets.contract.policies import (
     quarantine,
     repair,
 )
-from etl_assets.contract.table import PartitionedTable, Pipeline, transform
+from etl_assets.contract.table import PartitionedTable, Pipeline, ReferenceTable, transform
 
 __all__ = [
     "Column",
@@ -25,6 +25,7 @@ __all__ = [
     "PartitionedTable",
     "Pipeline",
     "Quarantine",
+    "ReferenceTable",
     "Repair",
     "Static",
     "StaticPartitions",

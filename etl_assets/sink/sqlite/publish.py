@@ -10,7 +10,14 @@ import sqlite3
 from dataclasses import dataclass, replace
 
 from etl_assets.contract import Pipeline
-from etl_assets.errors import BatchIdentityConflict, LedgerMismatch, ShrunkDelivery, StaleWriter, Superseded
+from etl_assets.errors import (
+    BatchIdentityConflict,
+    EmptyDelivery,
+    LedgerMismatch,
+    ShrunkDelivery,
+    StaleWriter,
+    Superseded,
+)
 from etl_assets.model import Batch, Changes, Claim, Extract, Manifest, Receipt, Restatement, batch_id
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.replace import Replacement, Target, replace_partition
@@ -50,7 +57,7 @@ def publish(
         return already_committed(known, manifest, partition.batch)
     if not restate:
         _check_order(manifest, partition.batch)
-        _check_shrinkage(pipeline, manifest, partition.batch)
+        _check_shrinkage(pipeline, manifest, partition)
     table, new = prepare_table(connection, pipeline, manifest.columns)
     if new and not restate:
         _check_never_filled(connection, pipeline)
@@ -155,8 +162,13 @@ def _check_order(manifest: Manifest, current: Batch | None) -> None:
     )
 
 
-def _check_shrinkage(pipeline: Pipeline, manifest: Manifest, current: Batch | None) -> None:
-    limit = pipeline.shrink_limit
+def _check_shrinkage(pipeline: Pipeline, manifest: Manifest, partition: _Partition) -> None:
+    limit, current = pipeline.shrink_limit, partition.batch
+    if not pipeline.allow_empty and not manifest.rows and partition.rows:
+        raise EmptyDelivery(
+            f"{manifest.batch} has a header and no rows, and {pipeline.table!r} has {partition.rows:,}; allow_empty=False. Nothing "
+            "was changed. If it is meant, restate it with a reason"
+        )
     if limit is None or current is None or manifest.rows >= current.rows * (1 - limit):
         return
     raise ShrunkDelivery(
