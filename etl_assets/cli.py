@@ -123,7 +123,7 @@ def _load(
         if not scopes:
             raise click.UsageError(f"--from {first} is after --to {last}")
     else:
-        scopes = [status.scope for status in survey(settings, pipeline).waiting()]
+        scopes = list(dict.fromkeys(status.scope for status in survey(settings, pipeline).waiting()))
     if not scopes:
         return
     run = f"cli-{uuid.uuid4().hex}"

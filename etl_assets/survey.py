@@ -110,7 +110,7 @@ class _Surveyor:
     def _arrival(self, arrival: Arrival, newest: Arrival | None) -> Status:
         recorded = self.recorded.get((arrival.scope, arrival.name), [])
         revision, known = self._revision(arrival, recorded)
-        is_newest = arrival is newest
+        is_newest = arrival is newest or not self.pipeline.newest_counts
 
         def status(state: State, reason: str, attempts: int = 0) -> Status:
             return Status(
@@ -152,6 +152,8 @@ class _Surveyor:
         """Committed or superseded, by the ledger; None when the ledger has nothing that settles it."""
         current = self.current.get(scope)
         batch = self.batches.get((scope, name, revision))
+        if not self.pipeline.newest_counts:
+            return ("committed", f"as {batch.batch} at {batch.committed_at}") if batch else None
         if batch is None:
             if current and current.place > place:
                 return "superseded", f"{current.batch} is committed, and its delivery is newer"

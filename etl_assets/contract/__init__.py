@@ -1,5 +1,6 @@
 """The vocabulary of a pipeline's promises: typed, frozen, fingerprinted. Neither I/O nor Dagster belongs here."""
 
+from etl_assets.contract.changelog import ChangeLogTable, Events, debezium, native
 from etl_assets.contract.columns import Column, boolean, date, decimal, integer, json, real, text, timestamp
 from etl_assets.contract.partitions import Daily, Hourly, Monthly, Static, StaticPartitions, TimePartitions, Weekly
 from etl_assets.contract.policies import (
@@ -13,12 +14,17 @@ from etl_assets.contract.policies import (
     quarantine,
     repair,
 )
-from etl_assets.contract.table import PartitionedTable, Pipeline, ReferenceTable, transform
+from etl_assets.contract.table import PartitionedTable, ReferenceTable, Table, transform
+
+#: What the other rooms load; which of them it is decides how it is published.
+Pipeline = PartitionedTable | ChangeLogTable
 
 __all__ = [
+    "ChangeLogTable",
     "Column",
     "Daily",
     "DateOf",
+    "Events",
     "FileFormat",
     "Hourly",
     "Monthly",
@@ -29,6 +35,7 @@ __all__ = [
     "Repair",
     "Static",
     "StaticPartitions",
+    "Table",
     "TimePartitions",
     "Transform",
     "ValueOf",
@@ -36,9 +43,11 @@ __all__ = [
     "boolean",
     "date",
     "date_of",
+    "debezium",
     "decimal",
     "integer",
     "json",
+    "native",
     "quarantine",
     "real",
     "repair",

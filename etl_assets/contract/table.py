@@ -250,9 +250,6 @@ def ReferenceTable(**fields: Any) -> PartitionedTable:
     return PartitionedTable(**{"partitions": Static("all"), "allow_empty": False} | fields)
 
 
-Pipeline = PartitionedTable
-
-
 def _declaring_file() -> str | None:
     """The file of the module that is making a contract: the nearest frame outside of this package's vocabulary."""
     frame = inspect.currentframe()

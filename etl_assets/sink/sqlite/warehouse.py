@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import ChangeLogTable, Pipeline
 from etl_assets.errors import EtlError
 from etl_assets.model import (
     Arrival,
@@ -115,6 +115,8 @@ class SQLiteWarehouse:
             )
             scopes = dict(connection.execute("SELECT id, scope FROM etl_partition").fetchall())
             exists = connection.execute("SELECT 1 FROM etl_table WHERE pipeline = ?", (pipeline.name,)).fetchone()
+            if isinstance(pipeline, ChangeLogTable):
+                return _verify_versions(connection, pipeline)
             query = f"SELECT {PARTITION}, count(*) FROM {quoted(pipeline.table)} GROUP BY {PARTITION}"
             try:
                 found = dict(connection.execute(query).fetchall()) if exists else {}
@@ -143,3 +145,24 @@ class SQLiteWarehouse:
         with self._reading() as connection:
             query = "SELECT 1 FROM etl_partition WHERE pipeline = ? AND scope = ? AND rows > 0"
             return bool(connection and connection.execute(query, (pipeline, scope)).fetchone())
+
+
+def _verify_versions(connection: sqlite3.Connection, pipeline: ChangeLogTable) -> list[str]:
+    """Live rows against what the ledger says came and went, and the position against the last batch."""
+    wanted, upper = connection.execute(
+        "SELECT coalesce(sum(inserted) - sum(deleted), 0), max(upper) FROM etl_batch WHERE pipeline = ?",
+        (pipeline.name,),
+    ).fetchone()
+    if upper is None:
+        return []
+    try:
+        found = connection.execute(f"SELECT count(*) FROM {quoted(pipeline.table)}").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        return [f"{pipeline.name}: the ledger has batches, but its table cannot be read ({error})"]
+    position = ledger.position(connection, pipeline.name)
+    differences = []
+    if found != wanted:
+        differences.append(f"{pipeline.name}: {found:,} live rows, by the ledger {wanted:,}")
+    if position != upper:
+        differences.append(f"{pipeline.name}: position {position}, by the ledger {upper}")
+    return differences
