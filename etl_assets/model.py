@@ -5,7 +5,7 @@ Belongs here: facts that two rooms share. Does not belong here: how they come ab
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -155,7 +155,8 @@ class Counts:
     ``updated`` had other values, ``unchanged`` had the same, ``moved`` were taken over from another partition, and
     ``aside`` are kept aside because a later claim of another partition stands. ``deleted`` rows left this
     partition; ``restored`` rows of other partitions came back because this one dropped their key. ``stale`` events came
-    after a newer version of their row.
+    after a newer version of their row. ``skipped`` rows of a snapshot are not beyond the watermark; ``ties`` of them, or of
+    the rows taken, are exactly at it.
     """
 
     source: int = 0
@@ -168,9 +169,15 @@ class Counts:
     aside: int = 0
     restored: int = 0
     stale: int = 0
+    skipped: int = 0
+    ties: int = 0
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
+
+    def plus(self, **more: int) -> Counts:
+        """These counts and some more."""
+        return replace(self, **{name: getattr(self, name) + number for name, number in more.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +222,7 @@ class Batch:
     order: str
     transform_version: int
     ordinal: int
-    operation: Literal["replace", "restate", "consume"]
+    operation: Literal["replace", "restate", "consume", "merge"]
     reason: str | None
     operation_id: str | None
     digest: str

@@ -15,9 +15,10 @@ from etl_assets.contract.policies import (
     repair,
 )
 from etl_assets.contract.table import PartitionedTable, ReferenceTable, Table, transform
+from etl_assets.contract.watermark import Lookback, WatermarkTable, Window, lookback, window
 
 #: What the other rooms load; which of them it is decides how it is published.
-Pipeline = PartitionedTable | ChangeLogTable
+Pipeline = PartitionedTable | ChangeLogTable | WatermarkTable
 
 __all__ = [
     "ChangeLogTable",
@@ -27,6 +28,7 @@ __all__ = [
     "Events",
     "FileFormat",
     "Hourly",
+    "Lookback",
     "Monthly",
     "PartitionedTable",
     "Pipeline",
@@ -39,7 +41,9 @@ __all__ = [
     "TimePartitions",
     "Transform",
     "ValueOf",
+    "WatermarkTable",
     "Weekly",
+    "Window",
     "boolean",
     "date",
     "date_of",
@@ -47,6 +51,7 @@ __all__ = [
     "decimal",
     "integer",
     "json",
+    "lookback",
     "native",
     "quarantine",
     "real",
@@ -54,4 +59,5 @@ __all__ = [
     "text",
     "timestamp",
     "transform",
+    "window",
 ]

@@ -44,6 +44,7 @@ class ChangeLogTable(Table):
     events: Events = Events()
 
     newest_counts: ClassVar[bool] = False
+    operation: ClassVar[Literal["replace", "consume", "merge"]] = "consume"
 
     @model_validator(mode="after")
     def _log(self) -> Self:

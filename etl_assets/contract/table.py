@@ -60,6 +60,8 @@ class Table(Frozen):
 
     #: Whether only the newest delivery of a partition counts; else each is loaded, in order.
     newest_counts: ClassVar[bool] = True
+    #: What publishing a delivery does, in the ledger's words.
+    operation: ClassVar[Literal["replace", "consume", "merge"]] = "replace"
 
     def __init__(self, **fields: Any) -> None:
         fields.setdefault("source_file", _declaring_file())

@@ -17,15 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl_assets.contract import ChangeLogTable
-from etl_assets.errors import BadEvent, BadPositions, BrokenDelivery, Undecodable, VersionConflict, ZeroBytes
+from etl_assets.errors import BadEvent, BadPositions, BrokenDelivery, Undecodable, ZeroBytes
 from etl_assets.model import ExtractColumn, Fetched
 from etl_assets.staging.candidate import Content, write_candidate
 from etl_assets.staging.casting import arrow_type, cast
 from etl_assets.staging.extract import CANDIDATE, REJECTS
+from etl_assets.staging.folding import DELETED, POSITION, VERSION, fold
 from etl_assets.staging.sorting import SortedRuns
 
-#: Columns of a candidate row beside the contract's: the version that stands, whether it ends the row, and where it was said.
-VERSION, DELETED, POSITION = "_version", "_deleted", "_position"
 #: The line of the file on which the event stands.
 LINE = "__line"
 CHUNK = 50_000
@@ -68,7 +67,7 @@ def stage_events(contract: ChangeLogTable, fetched: Fetched, shown: str, files: 
     ]
     own = [(VERSION, pa.int64()), (DELETED, pa.bool_()), (POSITION, pa.int64())]
     schema = pa.schema([*((c.name, arrow_type(c)) for c in contract.columns), *own])
-    rows, digest = write_candidate(files / CANDIDATE, schema, filled, fold(contract, runs.batches(), shown))
+    rows, digest = write_candidate(files / CANDIDATE, schema, filled, fold(contract, runs.batches(), shown, line=LINE))
     (files / REJECTS).touch()
     return Content(tuple(columns), interval.events, 0, rows, digest, interval.lower, interval.upper)
 
@@ -92,23 +91,6 @@ def read_events(contract: ChangeLogTable, path: Path, shown: str, interval: Inte
         )
     if chunk:
         yield _typed(contract, chunk, shown)
-
-
-def fold(contract: ChangeLogTable, batches: Iterator[pa.Table], shown: str) -> Iterator[pa.Table]:
-    """The last state of each key, from events in order of key, version and position.
-
-    Raises :class:`VersionConflict` for two different states of one version.
-    """
-    held: pa.Table | None = None
-    for batch in batches:
-        table = pa.concat_tables([held, batch]) if held is not None else batch
-        above, below = table.slice(0, table.num_rows - 1), table.slice(1)
-        same = _equal(above, below, contract.key)
-        _refuse_conflict(contract, above, below, same, shown)
-        yield above.filter(pc.invert(same))
-        held = table.slice(table.num_rows - 1)
-    if held is not None:
-        yield held
 
 
 # --------------------------------------------------------------------------- lines
@@ -231,37 +213,3 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value, ensure_ascii=False)
-
-
-# --------------------------------------------------------------------------- folding
-
-
-def _equal(one: pa.Table, two: pa.Table, columns: tuple[str, ...]) -> pa.Array:
-    """Where all these columns have the same value, or none, in both tables."""
-    same = pa.array([True] * one.num_rows, pa.bool_())
-    for name in columns:
-        a, b = one[name].combine_chunks(), two[name].combine_chunks()
-        both_null = pc.and_(pc.is_null(a), pc.is_null(b))
-        same = pc.and_(same, pc.or_(both_null, pc.fill_null(pc.equal(a, b), False)))
-    return same
-
-
-def _refuse_conflict(
-    contract: ChangeLogTable, above: pa.Table, below: pa.Table, same_key: pa.Array, shown: str
-) -> None:
-    payload = (*(c.name for c in contract.columns), DELETED)
-    conflict = pc.and_(pc.and_(same_key, _equal(above, below, (VERSION,))), pc.invert(_equal(above, below, payload)))
-    # The end of a row says its key only; what it held is no contradiction to another end of it.
-    conflict = pc.and_(conflict, pc.invert(pc.and_(above[DELETED].combine_chunks(), below[DELETED].combine_chunks())))
-    rows = pc.indices_nonzero(conflict).to_pylist()
-    if not rows:
-        return
-    one, two = above.slice(rows[0], 1).to_pylist()[0], below.slice(rows[0], 1).to_pylist()[0]
-    key = ", ".join(f"{k}={one[k]!r}" for k in contract.key)
-    shown_rows = "\n".join(
-        f"  line {r[LINE]}: {'deleted' if r[DELETED] else {c.name: r[c.name] for c in contract.columns}}"
-        for r in (one, two)
-    )
-    raise VersionConflict(
-        f"{shown}: {len(rows):,} rows have two different states under one version. First: {key}, version {one[VERSION]}\n{shown_rows}"
-    )

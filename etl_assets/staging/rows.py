@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from etl_assets.contract import PartitionedTable
+from etl_assets.contract import PartitionedTable, WatermarkTable
 from etl_assets.errors import DuplicateKey, ShrunkDelivery
 from etl_assets.model import Delivery, ExtractColumn, Fetched
 from etl_assets.staging.candidate import Content, write_candidate
 from etl_assets.staging.casting import arrow_type, cast
 from etl_assets.staging.extract import CANDIDATE, REJECTS
+from etl_assets.staging.folding import DELETED, VERSION, fold
 from etl_assets.staging.header import Layout, match_header
 from etl_assets.staging.reading import Text, open_text, read_batches
 from etl_assets.staging.rejects import Rejected, Rejects
@@ -29,7 +30,12 @@ from etl_assets.staging.validating import RECORD, find_foreign, find_invalid, re
 
 
 def stage_rows(
-    contract: PartitionedTable, delivery: Delivery, fetched: Fetched, shown: str, files: Path, scratch: Path
+    contract: PartitionedTable | WatermarkTable,
+    delivery: Delivery,
+    fetched: Fetched,
+    shown: str,
+    files: Path,
+    scratch: Path,
 ) -> Content:
     """Write candidate and rejected rows of a delimited file to ``files``.
 
@@ -44,7 +50,8 @@ def stage_rows(
     ]
     columns += [ExtractColumn(name, "text", added=True) for name in layout.added]
     # Without a key all columns order the rows: by name, so that neither header nor contract decides.
-    runs = SortedRuns([*(contract.key or sorted(c.name for c in columns)), RECORD], scratch)
+    by = [*contract.key, contract.updated] if isinstance(contract, WatermarkTable) else contract.key
+    runs = SortedRuns([*(by or sorted(c.name for c in columns)), RECORD], scratch)
     filled: set[str] = set()
     source_rows = 0
     for read, table in _tables(contract, delivery.scope, text, layout, rejects):
@@ -55,14 +62,21 @@ def stage_rows(
     _check_counts(contract, fetched, text, source_rows)
     typed = [(c.name, arrow_type(c)) for c in contract.columns]
     schema = pa.schema([*typed, *((name, pa.string()) for name in layout.added)])
-    tables = (table.drop_columns(RECORD) for table in _distinct(contract, text, runs.batches()))
-    rows, digest = write_candidate(files / CANDIDATE, schema, filled, tables)
+    if isinstance(contract, WatermarkTable):
+        tables, span = _versions(contract, runs.batches(), shown)
+        columns += [ExtractColumn(VERSION, "integer"), ExtractColumn(DELETED, "boolean")]
+        schema = schema.append(pa.field(VERSION, pa.int64())).append(pa.field(DELETED, pa.bool_()))
+    else:
+        tables, span = _distinct(contract, text, runs.batches()), []
+    kept = (table.drop_columns(RECORD) for table in tables)
+    rows, digest = write_candidate(files / CANDIDATE, schema, filled, kept)
     rejects.write(files / REJECTS)
-    return Content(tuple(columns), source_rows, len(rejects.rows), rows, digest)
+    lower, upper = (min(span), max(span)) if span else (None, None)
+    return Content(tuple(columns), source_rows, len(rejects.rows), rows, digest, lower, upper)
 
 
 def _tables(
-    contract: PartitionedTable, scope: str, text: Text, layout: Layout, rejects: Rejects
+    contract: PartitionedTable | WatermarkTable, scope: str, text: Text, layout: Layout, rejects: Rejects
 ) -> Iterator[tuple[int, pa.Table]]:
     """Valid rows of the table with their record numbers, and how many records were read for them."""
     whole: list[pa.Table] = []
@@ -102,7 +116,12 @@ def _typed(layout: Layout, batch: pa.RecordBatch, first: int, rejects: Rejects) 
 
 
 def _finish(
-    contract: PartitionedTable, scope: str, layout: Layout, table: pa.Table, text: Text, rejects: Rejects
+    contract: PartitionedTable | WatermarkTable,
+    scope: str,
+    layout: Layout,
+    table: pa.Table,
+    text: Text,
+    rejects: Rejects,
 ) -> pa.Table:
     """Transform and validate typed rows; what is left are the candidate rows."""
     if contract.transform:
@@ -112,8 +131,9 @@ def _finish(
     invalid = find_invalid(contract, table)
     rejects.add(rejected(table, invalid))
     table = without(table, invalid)
-    foreign = find_foreign(contract, scope, table)
+    foreign = find_foreign(contract, scope, table) if isinstance(contract, PartitionedTable) else {}
     if foreign:
+        assert isinstance(contract, PartitionedTable)
         rows = rejected(table, foreign)
         if contract.foreign_rows == "refuse":
             raise rejects.refuse_foreign(rows, ", ".join(contract.partition_by_columns))
@@ -122,7 +142,7 @@ def _finish(
     return table
 
 
-def _check_counts(contract: PartitionedTable, fetched: Fetched, text: Text, source_rows: int) -> None:
+def _check_counts(contract: PartitionedTable | WatermarkTable, fetched: Fetched, text: Text, source_rows: int) -> None:
     declared = fetched.declared_rows
     if declared is not None:
         control = f"{text.shown}{contract.row_count_file}"
@@ -142,7 +162,33 @@ def _check_counts(contract: PartitionedTable, fetched: Fetched, text: Text, sour
         )
 
 
-def _distinct(contract: PartitionedTable, text: Text, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _versions(
+    contract: WatermarkTable, batches: Iterator[pa.Table], shown: str
+) -> tuple[Iterator[pa.Table], list[int]]:
+    """The newest row of each key, with its version as a number; the list fills with the versions' bounds."""
+    span: list[int] = []
+
+    def numbered() -> Iterator[pa.Table]:
+        for batch in batches:
+            version = _number(batch[contract.updated])
+            bounds = pc.min_max(version).as_py()
+            span.extend((bounds["min"], bounds["max"]))
+            alive = pa.array(np.zeros(batch.num_rows, dtype=bool))
+            yield batch.append_column(VERSION, version).append_column(DELETED, alive)
+
+    return fold(contract, numbered(), shown, line=RECORD), span
+
+
+def _number(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A watermark as a number: microseconds or days since 1970, or the integer itself."""
+    if pa.types.is_timestamp(values.type):
+        return pc.cast(pc.cast(values, pa.timestamp("us", "UTC")), pa.int64())
+    return pc.cast(pc.cast(values, pa.int32()), pa.int64()) if pa.types.is_date(values.type) else values
+
+
+def _distinct(
+    contract: PartitionedTable | WatermarkTable, text: Text, batches: Iterator[pa.Table]
+) -> Iterator[pa.Table]:
     """The batches again, in which no key repeats. Raises :class:`DuplicateKey`, naming both lines."""
     last: pa.Table | None = None
     for batch in batches:
@@ -152,7 +198,9 @@ def _distinct(contract: PartitionedTable, text: Text, batches: Iterator[pa.Table
         yield batch
 
 
-def _refuse_repeats(contract: PartitionedTable, text: Text, last: pa.Table | None, batch: pa.Table) -> None:
+def _refuse_repeats(
+    contract: PartitionedTable | WatermarkTable, text: Text, last: pa.Table | None, batch: pa.Table
+) -> None:
     """Compare each row's key with the one before it; rows come in order of key."""
     keys = batch.select([*contract.key, RECORD])
     if last is not None:

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from etl_assets.contract import Column, DateOf, PartitionedTable, StaticPartitions, TimePartitions, ValueOf
+from etl_assets.contract import Column, DateOf, PartitionedTable, StaticPartitions, Table, TimePartitions, ValueOf
 from etl_assets.staging.rejects import Rejected
 
 #: The column that numbers the records of a delivery, while rows are being staged.
 RECORD = "__record"
 
 
-def find_invalid(contract: PartitionedTable, table: pa.Table) -> dict[int, list[str]]:
+def find_invalid(contract: Table, table: pa.Table) -> dict[int, list[str]]:
     """Rows (by position) that break a promise about their values, with the reasons."""
     invalid: dict[int, list[str]] = {}
 

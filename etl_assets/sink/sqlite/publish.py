@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, replace
 
-from etl_assets.contract import ChangeLogTable, PartitionedTable, Pipeline
+from etl_assets.contract import ChangeLogTable, PartitionedTable, Pipeline, WatermarkTable
 from etl_assets.errors import (
     BatchIdentityConflict,
     EmptyDelivery,
@@ -17,11 +17,10 @@ from etl_assets.errors import (
     ShrunkDelivery,
     StaleWriter,
     Superseded,
-    UnexpectedCursor,
 )
 from etl_assets.model import Batch, Changes, Claim, Extract, Manifest, Receipt, Restatement, batch_id
 from etl_assets.sink.sqlite import ledger
-from etl_assets.sink.sqlite.merge import Merge, merge_versions
+from etl_assets.sink.sqlite.consume import consume_events, merge_snapshot
 from etl_assets.sink.sqlite.replace import Replacement, Target, replace_partition
 from etl_assets.sink.sqlite.schema import migrate
 from etl_assets.sink.sqlite.tables import PARTITION, index_table, prepare_table
@@ -58,10 +57,13 @@ def publish(
     if known:
         return already_committed(known, manifest, partition.batch)
     number = int(connection.execute("SELECT coalesce(max(id), 0) + 1 FROM etl_batch").fetchone()[0])
-    if isinstance(pipeline, ChangeLogTable):
-        done = _consume(connection, pipeline, manifest, number, restate)
-    else:
-        done = _replace(connection, pipeline, manifest, partition, number, restate)
+    match pipeline:
+        case PartitionedTable():
+            done = _replace(connection, pipeline, manifest, partition, number, restate)
+        case ChangeLogTable():
+            done = consume_events(connection, pipeline, manifest, number, restate)
+        case WatermarkTable():
+            done = merge_snapshot(connection, pipeline, manifest, number, restate)
     batch = Batch(
         id=number,
         batch=name,
@@ -72,7 +74,7 @@ def publish(
         order=manifest.order,
         transform_version=manifest.transform_version,
         ordinal=ordinal,
-        operation="restate" if restate else "replace" if manifest.upper is None else "consume",
+        operation="restate" if restate else pipeline.operation,
         reason=restate.reason if restate else None,
         operation_id=restate.operation if restate else None,
         digest=manifest.digest,
@@ -114,38 +116,6 @@ def _replace(
     if new:
         return replace_new(connection, target, manifest.rows)
     return replace_partition(connection, target, rows_before, manifest.rows)
-
-
-def _consume(
-    connection: sqlite3.Connection,
-    pipeline: ChangeLogTable,
-    manifest: Manifest,
-    number: int,
-    restate: Restatement | None,
-) -> Replacement:
-    """Rows of a change log: the next events, and no others, are merged into the versions that stand."""
-    done = ledger.position(connection, pipeline.name)
-    at = pipeline.events.first_position - 1 if done is None else done
-    assert manifest.lower is not None
-    assert manifest.upper is not None
-    if restate:
-        raise UnexpectedCursor(
-            f"{manifest.batch}: events are consumed once; a change log is not restated. Deliver correcting events instead"
-        )
-    if manifest.lower != at:
-        gap = manifest.lower > at
-        missing = (
-            f"positions {at + 1} to {manifest.lower} are missing" if gap else f"positions up to {at} are committed"
-        )
-        advice = "It waits for the delivery that holds them" if gap else "Deliver what comes after them"
-        raise UnexpectedCursor(
-            f"{manifest.batch} holds positions {manifest.lower + 1} to {manifest.upper}, and {missing}: "
-            f"{'a gap' if gap else 'an overlap'}. Nothing was changed. {advice}"
-        )
-    table, _ = prepare_table(connection, pipeline, manifest.columns)
-    merge = Merge(table.sql, table.key, tuple(c.name for c in manifest.columns), number)
-    counts, changes = merge_versions(connection, merge)
-    return Replacement(counts, changes, rows=0)
 
 
 def replace_new(connection: sqlite3.Connection, target: Target, candidates: int) -> Replacement:

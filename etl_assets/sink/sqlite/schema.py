@@ -42,6 +42,8 @@ _FIRST = (
         aside INTEGER NOT NULL,
         restored INTEGER NOT NULL,
         stale INTEGER NOT NULL,
+        skipped INTEGER NOT NULL,
+        ties INTEGER NOT NULL,
         supersedes INTEGER REFERENCES etl_batch (id),
         committed_at TEXT NOT NULL
     ) STRICT""",
@@ -55,7 +57,8 @@ _FIRST = (
         rows INTEGER NOT NULL,
         UNIQUE (pipeline, scope)
     ) STRICT""",
-    # How far a change log is consumed: the position of the last event, and the batch that moved it there.
+    # How far a log or a series of snapshots is consumed: the last position, or the newest change, and the batch that
+    # moved it there. Changes of timestamps count microseconds since 1970, of dates days.
     """CREATE TABLE etl_progress (
         pipeline TEXT PRIMARY KEY,
         position INTEGER NOT NULL,

@@ -15,11 +15,11 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from etl_assets.contract import ChangeLogTable, Pipeline, Repair
+from etl_assets.contract import PartitionedTable, Pipeline, Repair
 from etl_assets.errors import BadHeader, ContractError, EtlError
 from etl_assets.model import ExtractColumn
 from etl_assets.sink.sqlite.connection import quoted
-from etl_assets.staging.events import DELETED
+from etl_assets.staging.folding import DELETED
 
 PARTITION, BATCH = "_partition", "_batch"
 
@@ -133,7 +133,7 @@ def index_table(connection: sqlite3.Connection, table: Table) -> None:
 
 
 def _described(pipeline: Pipeline, columns: Sequence[str]) -> Table:
-    if isinstance(pipeline, ChangeLogTable):
+    if not isinstance(pipeline, PartitionedTable):
         return Table(f"_versions_{pipeline.table}", tuple(columns), pipeline.key, versions=True)
     repaired = isinstance(pipeline.moved_keys, Repair)
     return Table(pipeline.table, tuple(columns), pipeline.key, pipeline.keys_can_move, repaired)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from etl_assets.contract import ChangeLogTable, Pipeline
+from etl_assets.contract import PartitionedTable, Pipeline
 from etl_assets.errors import EtlError
 from etl_assets.model import (
     Arrival,
@@ -115,7 +115,7 @@ class SQLiteWarehouse:
             )
             scopes = dict(connection.execute("SELECT id, scope FROM etl_partition").fetchall())
             exists = connection.execute("SELECT 1 FROM etl_table WHERE pipeline = ?", (pipeline.name,)).fetchone()
-            if isinstance(pipeline, ChangeLogTable):
+            if not isinstance(pipeline, PartitionedTable):
                 return _verify_versions(connection, pipeline)
             query = f"SELECT {PARTITION}, count(*) FROM {quoted(pipeline.table)} GROUP BY {PARTITION}"
             try:
@@ -147,10 +147,10 @@ class SQLiteWarehouse:
             return bool(connection and connection.execute(query, (pipeline, scope)).fetchone())
 
 
-def _verify_versions(connection: sqlite3.Connection, pipeline: ChangeLogTable) -> list[str]:
+def _verify_versions(connection: sqlite3.Connection, pipeline: Pipeline) -> list[str]:
     """Live rows against what the ledger says came and went, and the position against the last batch."""
     wanted, upper = connection.execute(
-        "SELECT coalesce(sum(inserted) - sum(deleted), 0), max(upper) FROM etl_batch WHERE pipeline = ?",
+        "SELECT coalesce(sum(inserted) + sum(restored) - sum(deleted), 0), max(upper) FROM etl_batch WHERE pipeline = ?",
         (pipeline.name,),
     ).fetchone()
     if upper is None:
