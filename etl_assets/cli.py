@@ -16,6 +16,7 @@ import click
 from etl_assets import __version__
 from etl_assets.errors import EtlError
 from etl_assets.settings import LANDING, STAGED, WAREHOUSE, Settings
+from etl_assets.snapshots_cli import build, demo, incremental, verify
 
 if TYPE_CHECKING:
     from etl_assets.contract import Pipeline
@@ -296,6 +297,10 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def _say_error(error: EtlError) -> None:
     click.echo(f"error: {error}", err=True)
+
+
+for command in (build, incremental, verify, demo):
+    cli.add_command(command)
 
 
 def main() -> None:

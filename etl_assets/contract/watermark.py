@@ -39,12 +39,13 @@ class WatermarkTable(Table):
 
     A row is taken when it is newer than the version in the table. From snapshots that are not complete, only rows
     beyond the watermark, the newest change committed so far, are looked at: ``strict`` beyond it, ``inclusive`` from it
-    on (ties are not lost), or with a ``lookback``. From complete ones (``whole``, or within a ``window``) all are, and a
-    key that is absent is withdrawn; complete snapshots are ordered, and an older one after a newer is superseded.
+    on (ties are not lost), with a ``lookback``, or ``none``: all of them, however late. From complete ones (``whole``,
+    or within a ``window``) all are, and a key that is absent is withdrawn; complete snapshots are ordered, and an older
+    one after a newer is superseded.
     """
 
     updated: str
-    bounds: Literal["strict", "inclusive"] | Lookback = "inclusive"
+    bounds: Literal["strict", "inclusive", "none"] | Lookback = "inclusive"
     complete: Literal["no", "whole"] | Window = "no"
 
     newest_counts: ClassVar[bool] = False

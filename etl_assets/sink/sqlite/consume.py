@@ -40,7 +40,9 @@ def consume_events(
             f"{'a gap' if gap else 'an overlap'}. Nothing was changed. {advice}"
         )
     table, _ = prepare_table(connection, pipeline, manifest.columns)
-    counts = merge_versions(connection, Merge(table.sql, table.key, tuple(c.name for c in manifest.columns), number))
+    columns = tuple(c.name for c in manifest.columns)
+    absent = tuple(c for c in table.columns if c not in columns)
+    counts = merge_versions(connection, Merge(table.sql, table.key, columns, absent, number))
     return Replacement(counts, Changes(), rows=0)
 
 
@@ -63,9 +65,11 @@ def merge_snapshot(
     elif complete:
         _check_snapshots_order(connection, manifest)
     watermark = None if restate else ledger.position(connection, pipeline.name)
-    least = None if complete or watermark is None else _least(pipeline, watermark)
+    unbounded = complete or pipeline.bounds == "none" or watermark is None
+    least = None if unbounded or watermark is None else _least(pipeline, watermark)
     columns = tuple(c.name for c in manifest.columns)
-    merge = Merge(table.sql, table.key, columns, number, least=least, watermark=watermark, lift=complete)
+    absent = tuple(c for c in table.columns if c not in columns)
+    merge = Merge(table.sql, table.key, columns, absent, number, least=least, watermark=watermark, lift=complete)
     counts = merge_versions(connection, merge)
     if complete and not restate:
         window = pipeline.complete.column if isinstance(pipeline.complete, Window) else None

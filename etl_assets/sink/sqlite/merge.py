@@ -20,7 +20,8 @@ from etl_assets.staging.folding import DELETED, POSITION, VERSION
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A table of versions, and the batch that is merged into it. ``columns`` are all of the candidate's.
+    """A table of versions, and the batch that is merged into it. ``columns`` are all of the
+    candidate's, ``absent`` those that only the table has: a new version has no value there.
 
     Candidates below the version ``least`` are skipped; those at ``watermark`` are counted as ties. With ``lift``, a
     candidate brings back a deleted row of the same version: a complete snapshot says that it is there.
@@ -29,6 +30,7 @@ class Merge:
     table: str
     key: tuple[str, ...]
     columns: tuple[str, ...]
+    absent: tuple[str, ...]
     batch: int
     least: int | None = None
     watermark: int | None = None
@@ -65,6 +67,7 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
     settings = ", ".join(
         f"{quoted(c)} = excluded.{quoted(c)}" for c in (*merge.columns, "_batch") if c not in merge.key
     )
+    settings += "".join(f", {quoted(c)} = NULL" for c in merge.absent)
     connection.execute(
         f"INSERT INTO main.{merge.table} ({names}, _batch) SELECT {merge.of('c', merge.columns)}, ? "
         f"FROM temp.plan p CROSS JOIN {CANDIDATE} c WHERE (p.newer OR ({lifted})) AND c.rowid = p.candidate "
