@@ -15,13 +15,18 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from measure import HERE, Measured, TaskFailed, interleaved, median, run_process, run_task
 
+if TYPE_CHECKING:
+    from contracts import Layout
+
 ROOT = HERE.parent
+LAYOUTS: tuple[Layout, ...] = ("fixed", "movable")
 OUR_CACHE_KIB = 65_536
 
 
@@ -81,7 +86,7 @@ def seconds(value: float) -> str:
 
 def figure_a(bench: Bench) -> Iterator[Line]:
     """A million rows from landing to committed, as one delivery and as 100."""
-    for layout in ("fixed", "movable"):
+    for layout in LAYOUTS:
         for daily, wanted in ((False, 1.0), (True, 1.5)):
             name = bench.deliveries(daily)
             landing = bench.landing(bench.rows, daily)
@@ -102,7 +107,7 @@ def figure_a(bench: Bench) -> Iterator[Line]:
 
 
 def _loads(
-    bench: Bench, landing: Path, files: list[Path], layout: str, daily: bool
+    bench: Bench, landing: Path, files: list[Path], layout: Layout, daily: bool
 ) -> dict[str, Callable[[], Measured]]:
     import floors
 
@@ -123,12 +128,12 @@ def _loads(
 
 def figure_b(bench: Bench) -> Iterator[Line]:
     """One partition of 10,000 rows, 1 % of them changed, in tables of a million and of ten million rows."""
-    for layout in ("fixed", "movable"):
+    for layout in LAYOUTS:
         times: dict[int, tuple[float, float]] = {}
         for rows in (bench.rows, bench.large):
             landing, home = bench.fresh("replace-landing"), bench.fresh("replace")
             run_task("fill", landing=landing, home=home, layout=layout, rows=rows)
-            given = {"landing": landing, "home": home, "layout": layout, "rows": rows}
+            given: dict[str, Any] = {"landing": landing, "home": home, "layout": layout, "rows": rows}
             ours, floor = _replacements(given, bench.runs)
             shutil.rmtree(home)
             for fact, what in (("publish", "publish alone"), ("seconds", "landing to committed")):
@@ -141,13 +146,13 @@ def figure_b(bench: Bench) -> Iterator[Line]:
                 cold = f"; first one in a process {seconds(median(ours, 'cold'))}" if fact == "seconds" else ""
                 where = f"{what}, in {rows:,} rows, {layout} keys"
                 yield Line("b", where, seconds(us), seconds(them), us / them, 1.5, f"{note}{cold}")
-            locked = f"lock held {seconds(median(ours, 'locked'))}, peak {median(ours, 'peak_mb'):.0f} MB"
+            peak = f"peak {median(ours, 'peak_mb'):.0f} MB"
             yield Line(
                 "b",
                 "  write lock held",
                 seconds(median(ours, "locked")),
                 seconds(median(floor, "publish")),
-                note=locked,
+                note=peak,
             )
             times[rows] = (median(ours, "publish"), median(ours))
         small, large = times[bench.rows], times[bench.large]
@@ -157,7 +162,7 @@ def figure_b(bench: Bench) -> Iterator[Line]:
             yield Line("b", name, seconds(large[index]), seconds(small[index]), ratio, 1.3)
 
 
-def _replacements(given: dict[str, object], runs: int) -> tuple[list[Measured], list[Measured]]:
+def _replacements(given: dict[str, Any], runs: int) -> tuple[list[Measured], list[Measured]]:
     """Corrections and their floor in turn on one table; each starts from what the other left."""
     times = 4
     ours, floor = [], []
@@ -170,7 +175,7 @@ def _replacements(given: dict[str, object], runs: int) -> tuple[list[Measured], 
 def figure_c(bench: Bench) -> Iterator[Line]:
     """Committed partitions again: nothing is read, nothing is written."""
     landing, home = bench.landing(bench.rows, True), bench.fresh("rerun")
-    given = {"landing": landing, "home": home, "layout": "fixed", "rows": bench.rows}
+    given: dict[str, Any] = {"landing": landing, "home": home, "layout": "fixed", "rows": bench.rows}
     run_task("load", daily=True, **given)
     found = [run_task("rerun", **given) for _ in range(bench.runs)]
     partitions = found[0].facts["partitions"]
@@ -229,7 +234,7 @@ def figure_d(bench: Bench) -> Iterator[Line]:
 def figure_e(bench: Bench) -> Iterator[Line]:
     """Peak memory of one delivery of a million and of ten million rows."""
     peaks = {}
-    for layout in ("fixed", "movable"):
+    for layout in LAYOUTS:
         for rows in (bench.rows, bench.large):
             landing, home = bench.landing(rows, False), bench.fresh("memory")
             found = run_task("load", landing=landing, home=home, layout=layout, rows=rows, daily=False)
@@ -279,7 +284,7 @@ def profile(bench: Bench, console: Console) -> None:
     """The stages of figure (a): medians of exclusive times."""
     for daily in (False, True):
         name, landing = bench.deliveries(daily), bench.landing(bench.rows, daily)
-        given = {"landing": landing, "layout": "fixed", "rows": bench.rows, "daily": daily}
+        given: dict[str, Any] = {"landing": landing, "layout": "fixed", "rows": bench.rows, "daily": daily}
         found = [run_task("profile", home=bench.fresh("profile"), **given) for _ in range(bench.runs)]
         stages = {k for m in found for k in m.facts["stages"]}
         times = {k: statistics.median(m.facts["stages"].get(k, 0.0) for m in found) for k in stages}
@@ -298,7 +303,10 @@ def measure(bench: Bench, chosen: Sequence[str], console: Console) -> list[Line]
     for name in chosen:
         with console.status(f"({name}) {FIGURES[name].__doc__}"):
             try:
-                lines.extend(FIGURES[name](bench))
+                for line in FIGURES[name](bench):
+                    lines.append(line)
+                    ratio = "" if line.ratio is None else f"  {line.ratio:.2f} times"
+                    print(f"({name}) {line.what.strip()}: {line.ours} / {line.floor}{ratio}", file=sys.stderr)
             except TaskFailed as error:
                 reason = str(error).strip().splitlines()[-1]
                 lines.append(Line(name, str(FIGURES[name].__doc__), "failed", note=reason[:200]))

@@ -6,6 +6,7 @@ Exit codes: 0 done (also when there was nothing to do), 1 data refused or missin
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from etl_assets import __version__
-from etl_assets.errors import EtlError
+from etl_assets.errors import EtlError, OperationalError
 from etl_assets.settings import LANDING, STAGED, WAREHOUSE, Settings
 from etl_assets.snapshots_cli import build, demo, incremental, verify
 
@@ -82,8 +83,10 @@ def run(
     error = None
     try:
         _load(settings, pipeline, (partition, first, last), delivery, reason if restate else None, outcomes, as_json)
-    except EtlError as raised:
-        error = raised
+    except BrokenPipeError:
+        raise
+    except (EtlError, OSError) as raised:
+        error = _named(raised)
     if as_json:
         document: dict[str, Any] = {"batches": [_outcome_document(o) for o in outcomes]}
         if error:
@@ -268,11 +271,17 @@ class _errors_end_here:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, EtlError):
+        if isinstance(error, EtlError | OSError) and not isinstance(error, BrokenPipeError):
+            named = _named(error)
             if self.as_json:
-                _print_document({self.key: [], "error": f"{error.kind}: {error}"})
-            _say_error(error)
-            sys.exit(error.exit_code)
+                _print_document({self.key: [], "error": f"{named.kind}: {named}"})
+            _say_error(named)
+            sys.exit(named.exit_code)
+
+
+def _named(error: EtlError | OSError) -> EtlError:
+    """What the system reports of a file or folder is an error of operations, as those that have a name are."""
+    return error if isinstance(error, EtlError) else OperationalError(f"{error}. Check the path and its permissions")
 
 
 def _ranges(scopes: Sequence[str]) -> str:
@@ -305,6 +314,9 @@ for command in (build, incremental, verify, demo):
 
 def main() -> None:
     """The console script: errors of ours never end in a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # file names need not be text
     try:
         cli()
     except BrokenPipeError:

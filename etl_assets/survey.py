@@ -96,16 +96,17 @@ class _Surveyor:
     def _scope(self, scope: str, arrivals: list[Arrival]) -> list[Status]:
         complete = [a for a in arrivals if not a.arriving and a.known]
         newest = complete[-1] if complete else None
-        found: list[Status] = []
+        found: list[tuple[tuple[str, int], Status]] = []
         present: set[tuple[str, int]] = set()
         for arrival in arrivals:
             status = self._arrival(arrival, newest)
             present.add((status.name, status.revision))
-            found.append(status)
+            found.append(((arrival.order, status.revision), status))
         for (other, name), revisions in self.recorded.items():
             if other == scope:
-                found.extend(self._gone(r) for r in revisions if (name, r.delivery.revision) not in present)
-        return sorted(found, key=lambda s: (s.arrival.order if s.arrival else s.name, s.revision))
+                gone = (r for r in revisions if (name, r.delivery.revision) not in present)
+                found.extend((r.delivery.place, self._gone(r)) for r in gone)
+        return [status for _, status in sorted(found, key=lambda placed: placed[0])]
 
     def _arrival(self, arrival: Arrival, newest: Arrival | None) -> Status:
         recorded = self.recorded.get((arrival.scope, arrival.name), [])

@@ -13,7 +13,7 @@ from etl_assets.contract.columns import Frozen
 
 def _encoding(name: str) -> str:
     try:
-        b"".decode(name)  # refuses codecs that are no encoding of text, such as base64
+        "a".encode(name)  # refuses codecs that are no encoding of text, such as base64
     except (LookupError, ValueError) as error:
         raise ValueError(f"{name!r} is not a text encoding that Python knows") from error
     return name

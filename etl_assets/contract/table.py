@@ -124,11 +124,11 @@ class Table(Frozen):
         """
         if len(self.columns) > MAX_COLUMNS:
             raise ValueError(f"columns: {len(self.columns)} are more than the {MAX_COLUMNS} that a table can hold")
-        seen: dict[str, tuple[str, Column]] = {}
-        for column in (*self.columns, *self.inputs):
+        seen: dict[str, tuple[str, int]] = {}
+        for number, column in enumerate((*self.columns, *self.inputs)):
             for name in (column.name, *column.aliases):
-                known, owner = seen.setdefault(name.casefold(), (name, column))
-                if owner is not column:
+                known, owner = seen.setdefault(name.casefold(), (name, number))
+                if owner != number:
                     raise ValueError(f"columns: {name!r} and {known!r} are the same name")
             repeated = {n for n in column.aliases if column.aliases.count(n) > 1 or n == column.name}
             if repeated:

@@ -101,7 +101,7 @@ class Load:
         # A refusal that is not remembered says nothing about the delivery: it is not there, or it is not its turn.
         if self.checked and (outcome.error is None or outcome.attempts):
             # Logged, not yielded: only so does each partition get its own evaluation, and no other one.
-            self.context.log_event(_evaluation(self.extract, outcome))
+            self.context.log_event(_evaluation(self.pipeline, outcome))
 
     def _results(self) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]
         events = self._events()
@@ -170,15 +170,17 @@ class Load:
         return f"; the other {len(done)} are {'committed' if self.table in self.assets else 'frozen'}" if done else ""
 
 
-def _evaluation(asset: dg.AssetKey, outcome: Outcome) -> dg.AssetCheckEvaluation:
+def _evaluation(pipeline: Pipeline, outcome: Outcome) -> dg.AssetCheckEvaluation:
     shown: metadata.Metadata = {"delivery": str(outcome.delivery)} if outcome.delivery else {}
+    said = "accepted"
     if outcome.error:
-        shown |= {"kind": outcome.error.kind, "why": dg.MetadataValue.md(_verbatim(str(outcome.error)))}
-        shown["attempts"] = outcome.attempts
+        said = f"{outcome.error.kind}: {outcome.error}"
+        shown |= {"kind": outcome.error.kind, "refused": f"{outcome.attempts} of {pipeline.attempts} times"}
     return dg.AssetCheckEvaluation(
-        asset_key=asset, check_name=ACCEPTED, passed=outcome.error is None, partition=outcome.scope, metadata=shown
+        asset_key=extract_key(pipeline),
+        check_name=ACCEPTED,
+        passed=outcome.error is None,
+        description=f"{outcome.scope}: {said}",
+        partition=outcome.scope,
+        metadata=shown,
     )
-
-
-def _verbatim(text: str) -> str:
-    return f"```\n{text.replace('```', '` ` `')}\n```"

@@ -17,6 +17,7 @@ Metadata = dict[str, Any]
 
 #: Rejected rows that are shown; all of them are in the extract.
 REJECTS_SHOWN = 20
+COUNTS = ("inserted", "updated", "deleted", "unchanged", "moved", "aside", "restored", "rejected")
 
 
 def column_schema(pipeline: Pipeline, added: Iterable[ExtractColumn] = ()) -> dg.TableSchema:
@@ -72,20 +73,13 @@ def committed_extract_metadata(batch: Batch) -> Metadata:
 def table_metadata(receipt: Receipt, rows: Mapping[str, int]) -> Metadata:
     """What the commit did, by its receipt; ``rows`` are those of each scope, by the ledger."""
     batch = receipt.batch
+    counts = batch.counts.as_dict()
     metadata: Metadata = {
         "status": receipt.status,
         "batch": batch.batch,
-        "ledger_entry": batch.id,
-        "committed_at": batch.committed_at,
         "delivery": f"{batch.delivery}#{batch.revision}",
-        "transform_version": batch.transform_version,
-        "digest": batch.digest,
-        "generation": batch.generation,
-        **{k: v for k, v in batch.counts.as_dict().items() if k != "source"},
-        "source_rows": batch.counts.source,
-        "dagster/partition_row_count": rows.get(batch.scope, 0),
-        "dagster/row_count": sum(rows.values()),
     }
+    # In the order in which a person asks: what happened, why, to how many rows; identities last.
     if batch.supersedes:
         metadata["supersedes"] = batch.supersedes
     if batch.reason:
@@ -95,6 +89,17 @@ def table_metadata(receipt: Receipt, rows: Mapping[str, int]) -> Metadata:
     changes = changes_tables(batch, receipt.changes)
     if changes:
         metadata["changes"] = dg.MetadataValue.md(changes)
+    metadata |= {name: counts[name] for name in COUNTS}
+    metadata |= {
+        "source_rows": batch.counts.source,
+        "dagster/partition_row_count": rows.get(batch.scope, 0),
+        "dagster/row_count": sum(rows.values()),
+        "committed_at": batch.committed_at,
+        "ledger_entry": batch.id,
+        "transform_version": batch.transform_version,
+        "generation": batch.generation,
+        "digest": batch.digest,
+    }
     return metadata
 
 
@@ -129,17 +134,17 @@ def _values(row: Mapping[str, Any]) -> str:
 
 
 def changes_tables(batch: Batch, changes: Changes) -> str:
-    """What a correction changed: rows per column, some rows from old to new, and other partitions touched."""
+    """What a correction changed: rows per column, other partitions touched, and some rows from old to new."""
     parts = []
     if changes.columns:
         parts.append(f"**{batch.counts.updated:,} rows updated**, by column:")
         parts.append(markdown_table(("column", "rows changed"), [(c, f"{n:,}") for c, n in changes.columns]))
-    if changes.sample:
-        parts.append(f"The first {len(changes.sample)} of them:")
-        parts.append(markdown_table(("key", "column", "old", "new"), _sample_rows(changes)))
     if changes.touched:
         parts.append("**Other partitions**, because keys moved:")
         parts.append(markdown_table(("partition", "rows taken from it", "rows given back to it"), changes.touched))
+    if changes.sample:
+        parts.append(f"The first {len(changes.sample)} updated rows:")
+        parts.append(markdown_table(("key", "column", "old", "new"), _sample_rows(changes)))
     return "\n\n".join(parts)
 
 

@@ -14,6 +14,7 @@ import codecs
 import contextlib
 import csv
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -324,11 +325,11 @@ def _arrow_batches(text: Text, block: int) -> Iterator[pa.RecordBatch]:
         ragged.append(row)
         return "error"
 
-    with pa.OSFile(str(text.path), "rb") as file:
+    with text.path.open("rb", buffering=0) as file:
         file.seek(text.data)
         try:
             reader = pc_csv.open_csv(
-                file,
+                pa.PythonFile(_Blocks(file), mode="r"),
                 read_options=pc_csv.ReadOptions(use_threads=False, block_size=block, column_names=names),
                 parse_options=pc_csv.ParseOptions(
                     delimiter=text.format.delimiter,
@@ -349,6 +350,28 @@ def _arrow_batches(text: Text, block: int) -> Iterator[pa.RecordBatch]:
             if "Empty CSV file" in str(error):  # nothing but blank lines after the header
                 return
             raise
+
+
+class _Blocks:
+    """The bytes of a file in blocks that never end in a CR unless the file does.
+
+    Arrow takes a LF that begins a block for the rest of a line end that the block before began, and drops it, even
+    where the two stand between quotes.
+    """
+
+    closed = False
+
+    def __init__(self, file: io.RawIOBase) -> None:
+        self._file = file
+        self._held = b""
+
+    def read(self, size: int) -> bytes:
+        data = self._held + (self._file.read(size - len(self._held)) or b"")
+        self._held = b"\r" if data.endswith(b"\r") and len(data) > 1 else b""
+        return data.removesuffix(self._held)
+
+    def close(self) -> None:
+        """The file is closed by whoever opened it."""
 
 
 def _ragged(text: Text, line: int, fields: int) -> RaggedRow:

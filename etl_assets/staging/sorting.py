@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 RUN_BYTES = 48 << 20
 BATCH_ROWS = 1 << 16
 #: Bytes of a run that the merge holds; a row that is larger comes alone.
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 1 << 20
 
 
 class SortedRuns:

@@ -84,6 +84,8 @@ def _array(column: Column, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.
     elif pa.types.is_timestamp(kind) and (kind.tz is None) is (column.type == "timestamp"):
         raise pa.ArrowInvalid("its timestamps have no time zone" if kind.tz is None else "an instant is no date")
     else:
+        if column.type == "decimal" and pa.types.is_integer(kind):
+            values = values.cast(pa.decimal128(20, 0))  # any 64 bits; straight to the target they would have to fit it
         typed = values.cast(target)
         if (
             column.type == "date"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import resource
 import sqlite3
@@ -23,7 +25,7 @@ COMMAND = str(Path(sys.executable).with_name("etl-assets"))
 PIPELINE = """
 from etl_assets.contract import Daily, PartitionedTable, date, integer, text
 orders = PartitionedTable(
-    name="orders", partitions=Daily(start="2024-01-01", end="2024-02-01"), landing="orders/{partition}/*.csv",
+    name="orders", partitions=Daily(start="2024-01-01", end="2024-02-01"), landing="orders/{partition}/*",
     columns=[integer("id"), date("day"), text("item"), integer("amount")], key=["id"], partition_by="day",
 )
 """
@@ -53,14 +55,16 @@ def test_a_disk_that_is_full_leaves_the_old_state_and_says_so(
         stage.reset()
         with monkeypatch.context() as patch:
             patch.setattr(connections.sqlite3, "connect", full_at(pages))
+            raised = ""
             try:
                 stage.scenario.publish(stage.world)
             except WarehouseError as error:
-                filled += 1
-                assert "the disk is full: free some space and run again" in str(error)
-                assert not stage.check_old_or_new()
-            else:
-                break
+                raised = str(error)
+        if not raised:
+            break
+        filled += 1
+        assert "the disk is full: free some space and run again" in raised
+        assert not stage.check_old_or_new()
         stage.check_retry(False)
     assert stage.check_old_or_new()
     assert filled or scenario != "first load"
@@ -71,7 +75,7 @@ def content(version: int, rows: int = 3_000) -> str:
     return "id,day,item,amount\n" + "".join(lines)
 
 
-def run_limited(world: World, limit: int | None) -> subprocess.CompletedProcess[str]:
+def run_limited(world: World, limit: int | None, *options: str) -> subprocess.CompletedProcess[str]:
     """The command line in a process that can write no file larger than ``limit`` bytes."""
     (world.root / "pipelines").mkdir(exist_ok=True)
     (world.root / "pipelines" / "orders.py").write_text(PIPELINE)
@@ -84,7 +88,7 @@ def run_limited(world: World, limit: int | None) -> subprocess.CompletedProcess[
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     return subprocess.run(
-        [COMMAND, "run", "orders", "--partition", DAY],
+        [COMMAND, "run", "orders", "--partition", DAY, *options],
         env=environment,
         cwd=world.root,
         preexec_fn=limited,
@@ -124,3 +128,20 @@ def test_writes_that_fail_in_any_room_are_named_and_leave_the_old_state(world: W
 @pytest.mark.long
 def test_writes_that_fail_at_any_size_are_named_and_leave_the_old_state(world: World) -> None:
     check_limits(world, [*range(0, 10_000, 1_000), *range(10_000, 170_000, 8_000)])
+
+
+def test_a_delivery_that_cannot_be_unpacked_for_want_of_space_is_not_the_deliverys_fault(world: World) -> None:
+    world.deliver(DAY, content(1, rows=3), "1.csv")
+    assert run_limited(world, None).returncode == 0
+    before, ledger = world.rows(), world.ledger()
+    world.deliver(DAY, gzip.compress(content(1, rows=12_000).encode()), "2.csv.gz")
+    found = run_limited(world, 200_000, "--json")
+    assert found.returncode == 2
+    assert "Traceback" not in found.stderr
+    error = json.loads(found.stdout)["error"]
+    assert error.startswith("StagingFailed: ")
+    assert "File too large" in error
+    assert (world.rows(), world.ledger()) == (before, ledger)
+    assert [r.refusal for r in world.warehouse.deliveries("orders")] == [None, None]
+    assert run_limited(world, None).returncode == 0
+    assert sorted(r[2] for r in world.rows()) == list(range(1, 12_000))

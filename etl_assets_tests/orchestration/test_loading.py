@@ -8,8 +8,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import execute_run_iterator
 
-from etl_assets.contract import quarantine
+from etl_assets.contract import quarantine, repair
+from etl_assets.errors import SinkBusy, WarehouseError
+from etl_assets.orchestration import loading
 from etl_assets.sink import SQLiteWarehouse
 from etl_assets.sink.sqlite import warehouse as sqlite_warehouse
 from etl_assets_tests.orchestration.desk import Desk
@@ -67,16 +71,28 @@ def test_a_correction_shows_which_columns_and_rows_it_changed(desk: Desk) -> Non
     _, metadata = desk.materializations("orders")[-1]
     assert metadata["changes"] == (
         "**1 rows updated**, by column:\n\n"
-        "| column | rows changed |\n| --- | --- |\n| amount | 1 |\n| item | 1 |\n\n"
-        "The first 1 of them:\n\n"
-        "| key | column | old | new |\n| --- | --- | --- | --- |\n| id=2 | amount | 5 | 6 |\n|  | item | a\\|b | fig |"
-    ) or metadata["changes"] == (
-        "**1 rows updated**, by column:\n\n"
         "| column | rows changed |\n| --- | --- |\n| item | 1 |\n| amount | 1 |\n\n"
-        "The first 1 of them:\n\n"
+        "The first 1 updated rows:\n\n"
         "| key | column | old | new |\n| --- | --- | --- | --- |\n| id=2 | item | a\\|b | fig |\n|  | amount | 5 | 6 |"
     )
     assert metadata["supersedes"] == f"orders/{DAYS[0]}/1.csv#1@1"
+
+
+def test_a_correction_that_takes_a_key_from_another_partition_names_that_partition(
+    world: World, instance: dg.DagsterInstance
+) -> None:
+    desk = Desk(world, instance, orders(moved_keys=repair()))
+    for day, content in ((DAYS[0], "1,2024-01-01,pear,3\n"), (DAYS[1], "2,2024-01-02,fig,4\n")):
+        world.deliver(day, HEADER + content)
+    desk.launch(*DAYS[:2])
+    world.deliver(DAYS[1], f"{HEADER}1,{DAYS[1]},pear,3\n2,{DAYS[1]},fig,4\n", "2.csv")
+    desk.launch(DAYS[1])
+    _, metadata = desk.materializations("orders")[-1]
+    assert metadata["changes"] == (
+        "**Other partitions**, because keys moved:\n\n"
+        "| partition | rows taken from it | rows given back to it |\n| --- | --- | --- |\n| 2024-01-01 | 1 | 0 |"
+    )
+    assert (metadata["moved"], metadata["unchanged"], metadata["dagster/partition_row_count"]) == (1, 1, 2)
 
 
 def test_rejected_rows_are_shown_with_line_and_reason(world: World, instance: dg.DagsterInstance) -> None:
@@ -100,7 +116,7 @@ def test_executing_a_finished_run_again_is_a_no_op_that_says_so(desk: Desk) -> N
     assert desk.logged(again.run_id).count("already committed") == 3
 
 
-def re_execute(desk: Desk, result: dg.ExecuteInProcessResult, **config: str | bool) -> dg.ExecuteInProcessResult:
+def re_execute(desk: Desk, result: dg.ExecuteInProcessResult, **config: str | bool) -> dg.DagsterRun:
     """What "Re-execute" in the UI does: a new run that knows the run it descends from."""
     parent = desk.instance.get_run_by_id(result.run_id)
     assert parent is not None
@@ -109,9 +125,7 @@ def re_execute(desk: Desk, result: dg.ExecuteInProcessResult, **config: str | bo
     run = desk.instance.create_run_for_job(
         job, run_config=desk.config(**config), tags=parent.tags, parent_run_id=parent.run_id, root_run_id=root
     )
-    list(
-        dg._core.execution.api.execute_run_iterator(dg._core.definitions.job_base.InMemoryJob(job), run, desk.instance)
-    )
+    list(execute_run_iterator(InMemoryJob(job), run, desk.instance))
     found = desk.instance.get_run_by_id(run.run_id)
     assert found is not None
     assert found.root_run_id == root
@@ -158,6 +172,18 @@ def test_an_older_delivery_is_refused_as_superseded_and_published_when_restated_
     assert desk.materializations("orders")[-1][1]["restated_because"] == "the vendor withdrew 2.csv"
 
 
+def test_an_old_delivery_that_was_never_published_is_refused_by_name_after_a_newer_one(desk: Desk) -> None:
+    desk.world.deliver(DAYS[0], f"{HEADER}1,{DAYS[0]},pear,4\n", "2.csv")
+    desk.launch(DAYS[0])
+    before = desk.world.rows(), desk.world.ledger()
+    desk.world.deliver(DAYS[0], f"{HEADER}1,{DAYS[0]},pear,3\n", "1.csv")
+    result = desk.launch(DAYS[0], delivery="1.csv")
+    assert f"{DAYS[0]}: Superseded: orders/{DAYS[0]}/1.csv#1@1 is superseded" in desk.failure(result)
+    assert (desk.world.rows(), desk.world.ledger()) == before
+    # Nothing is wrong with the delivery: it is not its turn.
+    assert desk.evaluations(result.run_id) == []
+
+
 @pytest.mark.parametrize("config", [{"restate": True}, {"reason": "because"}, {"restate": True, "reason": "  "}])
 def test_restate_and_reason_only_go_together(desk: Desk, config: dict[str, str | bool]) -> None:
     desk.world.deliver(DAYS[0], f"{HEADER}1,{DAYS[0]},pear,3\n")
@@ -197,8 +223,6 @@ def test_a_disk_that_is_full_halfway_leaves_committed_partitions_materialised(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deliver_three(desk.world)
-    from etl_assets.errors import WarehouseError
-
     publish = SQLiteWarehouse.publish
 
     def fails_on_the_second(self, pipeline, claim, *rest):
@@ -249,9 +273,6 @@ def test_a_terminated_run_keeps_what_it_committed_and_rolls_back_what_it_was_at(
 def test_a_busy_warehouse_is_tried_again_and_then_the_run_is_one_materialisation_each(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from etl_assets.errors import SinkBusy
-    from etl_assets.orchestration import loading
-
     monkeypatch.setattr(loading, "BUSY_PAUSE_SECONDS", 0)
     deliver_three(desk.world)
     publish, busy = SQLiteWarehouse.publish, [DAYS[1]]
@@ -271,9 +292,6 @@ def test_a_busy_warehouse_is_tried_again_and_then_the_run_is_one_materialisation
 def test_a_warehouse_that_stays_busy_fails_the_run_and_shows_what_was_committed(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from etl_assets.errors import SinkBusy
-    from etl_assets.orchestration import loading
-
     monkeypatch.setattr(loading, "BUSY_PAUSE_SECONDS", 0)
     deliver_three(desk.world)
     publish = SQLiteWarehouse.publish

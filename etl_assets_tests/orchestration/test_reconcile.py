@@ -1,5 +1,7 @@
 """The ledger is right: what it has and Dagster was not told of is reported, and its checks ask it."""
 
+import sqlite3
+
 import dagster as dg
 
 from etl_assets_tests.orchestration.desk import Desk
@@ -110,8 +112,6 @@ def test_the_checks_say_that_nothing_waits_and_what_is_missing(desk: Desk) -> No
 def test_a_row_that_was_deleted_around_the_ledger_is_found(desk: Desk) -> None:
     deliver(desk, DAYS[0])
     desk.launch(DAYS[0])
-    import sqlite3
-
     connection = sqlite3.connect(desk.world.settings.warehouse)
     connection.execute("DELETE FROM orders")
     connection.commit()

@@ -5,7 +5,14 @@ import time
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.selector import (
+    PartitionRangeSelector,
+    PartitionsByAssetSelector,
+    PartitionsSelector,
+)
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
+from etl_assets.contract import Daily, transform
 from etl_assets.errors import LandingUnreachable
 from etl_assets.orchestration import requests
 from etl_assets.orchestration.inflight import RANGE_END_TAG, RANGE_START_TAG
@@ -218,8 +225,6 @@ def test_partitions_in_flight_are_not_asked_for_however_they_were_launched(desk:
 def test_partitions_of_a_requested_backfill_are_not_asked_for(desk: Desk) -> None:
     for day in days(1, 4):
         desk.world.deliver(day, rows_of(day))
-    from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
-
     graph = desk.defs.resolve_asset_graph()
     keys = [dg.AssetKey("orders_extract"), dg.AssetKey("orders")]
     backfill = PartitionBackfill.from_partitions_by_assets(
@@ -229,11 +234,9 @@ def test_partitions_of_a_requested_backfill_are_not_asked_for(desk: Desk) -> Non
         tags={},
         dynamic_partitions_store=desk.instance,
         partitions_by_assets=[
-            dg._core.definitions.selector.PartitionsByAssetSelector(
+            PartitionsByAssetSelector(
                 asset_key=key,
-                partitions=dg._core.definitions.selector.PartitionsSelector(
-                    ranges=[dg._core.definitions.selector.PartitionRangeSelector(start="2024-01-02", end="2024-01-03")]
-                ),
+                partitions=PartitionsSelector(ranges=[PartitionRangeSelector(start="2024-01-02", end="2024-01-03")]),
             )
             for key in keys
         ],
@@ -275,8 +278,6 @@ def test_an_earlier_start_and_a_raised_transform_version_keep_the_ledger_and_a_b
     world: World, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "SETTLE_SECONDS", 0.0)
-    from etl_assets.contract import Daily, transform
-
     desk = Desk(world, instance)
     for day in DAYS:
         world.deliver(day, rows_of(day))

@@ -129,7 +129,9 @@ def test_the_warehouse_may_lie_in_a_database_that_has_other_tables(world: World)
     assert world.rows() == [(3, DAY, 1, "pear"), (5, DAY, 2, "fig")]
 
 
-@pytest.mark.parametrize("name", ["ware house.sqlite", "a?b#c%20d.sqlite", "wäre.sqlite", "deep/er/w.sqlite", "mode=ro&x"])
+@pytest.mark.parametrize(
+    "name", ["ware house.sqlite", "a?b#c%20d.sqlite", "wäre.sqlite", "deep/er/w.sqlite", "mode=ro&x"]
+)
 def test_the_warehouse_may_lie_under_any_path(tmp_path: Path, name: str) -> None:
     world = World(tmp_path)
     path = tmp_path / name

@@ -110,7 +110,9 @@ def test_three_partitions_that_claim_one_key_end_the_same_in_every_order_of_publ
     assert end_states(tmp_path, THREE, in_turn(THREE), by) == 1
 
 
-@pytest.mark.parametrize("later, earlier", [("10.50", "9.75"), ("-9.00", "-10.00"), ("0.05", "-3.00"), ("2.10", "2.09")])
+@pytest.mark.parametrize(
+    "later, earlier", [("10.50", "9.75"), ("-9.00", "-10.00"), ("0.05", "-3.00"), ("2.10", "2.09")]
+)
 def test_decimal_versions_compare_as_numbers(tmp_path: Path, later: str, earlier: str) -> None:
     columns = [integer("id"), date("day"), text("item"), decimal("amount", 9, 2)]
     deliveries = {(A, "1.csv"): {1: later}, (B, "2.csv"): {1: earlier}}
@@ -139,9 +141,9 @@ def test_a_row_that_moved_is_in_its_new_partition_only_and_the_repair_is_in_the_
     assert outcome.receipt.changes.touched == ((A, 1, 0),)
     assert world.sql("SELECT id, day, _batch FROM orders ORDER BY id") == [(1, A, 1), (2, B, 2), (3, B, 2)]
     assert world.sql("SELECT scope, rows FROM etl_partition ORDER BY scope") == [(A, 1), (B, 2)]
-    assert world.sql("SELECT t.batch, scope, taken, restored FROM etl_touched t JOIN etl_partition ON id = partition") == [
-        (2, A, 1, 0)
-    ]
+    assert world.sql(
+        "SELECT t.batch, scope, taken, restored FROM etl_touched t JOIN etl_partition ON id = partition"
+    ) == [(2, A, 1, 0)]
     world.deliver(B, f"id,day,item,amount\n3,{B},again,3\n", "3.csv")
     (outcome,) = world.load(B)
     assert outcome.receipt is not None
@@ -228,6 +230,8 @@ def test_columns_may_have_any_name_that_publish_could_want_for_itself(tmp_path: 
     deliver(B, "2.csv", row(B, "z" if movable else "y"), row(B, "m"))
     deliver(A, "3.csv", row(A, "m" if movable else "z"), row(A, "b"))
     deliver(B, "4.csv", row(B, "n"))
+    deliver(A, "5.csv", row(A, "n" if movable else "q"))
+    deliver(A, "6.csv", row(A, "b"), row(A, "m" if movable else "z"))  # gives n back to B, where it had been taken
     found = world.sql('SELECT day, "rowid", "mine" FROM orders ORDER BY 1, 2')
     assert found == [(A, "browid", "bmine"), *([(A, "mrowid", "mmine")] if movable else [(A, "zrowid", "zmine")]),
                      (B, "nrowid", "nmine")]  # fmt: skip

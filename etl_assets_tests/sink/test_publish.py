@@ -18,7 +18,9 @@ def test_the_same_delivery_published_three_times_is_one_ledger_entry(world: Worl
 def test_a_correction_writes_only_the_rows_that_it_changes(world: World) -> None:
     world.deliver("2024-01-01", "id,day,item,amount\n1,2024-01-01,pear,3\n2,2024-01-01,fig,5\n3,2024-01-01,nut,1\n")
     world.load("2024-01-01")
-    world.deliver("2024-01-01", "id,day,item,amount\n1,2024-01-01,pear,3\n2,2024-01-01,fig,6\n4,2024-01-01,oak,\n", "2.csv")
+    world.deliver(
+        "2024-01-01", "id,day,item,amount\n1,2024-01-01,pear,3\n2,2024-01-01,fig,6\n4,2024-01-01,oak,\n", "2.csv"
+    )
     (outcome,) = world.load("2024-01-01")
     counts = outcome.counts
     assert (counts.inserted, counts.updated, counts.deleted, counts.unchanged) == (1, 1, 1, 1)

@@ -56,7 +56,12 @@ def test_eight_processes_publish_while_one_reader_never_sees_a_half_replaced_par
     seen: dict[str, list[int]] = {}
     try:
         while any(p.poll() is None for p in processes):
-            for scope, least, most, count, in snapshot(world):
+            for (
+                scope,
+                least,
+                most,
+                count,
+            ) in snapshot(world):
                 assert least == most, f"{scope} holds rows of versions {least} and {most}"
                 assert count == ROWS + least
                 versions = seen.setdefault(scope, [])

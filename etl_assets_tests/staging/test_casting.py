@@ -77,7 +77,11 @@ def utc(*parts: int) -> dt.datetime:
         (timestamp("c", timezone=NY), "2050-01-01T06:00:00", utc(2050, 1, 1, 11)),
         (timestamp("c", timezone="Asia/Kolkata"), "2024-07-01T05:30:00", utc(2024, 7, 1)),
         (timestamp("c", resolution="s"), "2024-01-01T10:00:00.000Z", utc(2024, 1, 1, 10)),
-        (timestamp("c", timezone="UTC", format="%d.%m.%Y %H:%M", resolution="s"), "25.10.2013 06:00", utc(2013, 10, 25, 6)),
+        (
+            timestamp("c", timezone="UTC", format="%d.%m.%Y %H:%M", resolution="s"),
+            "25.10.2013 06:00",
+            utc(2013, 10, 25, 6),
+        ),
         (timestamp("c", format="%d.%m.%Y %H:%M %z"), "25.10.2013 06:00 +0100", utc(2013, 10, 25, 5)),
         (json("c"), '{"a": [1, null, "é"]}', '{"a": [1, null, "é"]}'),
         (json("c"), "9" * 5000, "9" * 5000),
@@ -128,7 +132,7 @@ def test_a_text_is_read_as_the_value_it_spells(column: Column, given: str, wante
         (date("c"), "2024-W01-1", "is not a date"),
         (date("c"), "2024-01-01T00:00:00", "is not a date"),
         (date("c"), "0000-01-01", "is not a date"),
-        (date("c"), "２０２４-01-01", "is not a date"),
+        (date("c"), "\uff12\uff10\uff12\uff14-01-01", "is not a date"),
         (date("c", format="%d.%m.%Y"), "2013-10-25", "is not a date of the form %d.%m.%Y"),
         (timestamp("c"), "2024-01-01T10:00:00", "it states no offset: declare the column's timezone"),
         (timestamp("c"), "2024-01-01", "it states no offset"),
@@ -177,7 +181,7 @@ NUMBERS = st.one_of(
     st.decimals(allow_nan=True).map(str),
     st.from_regex(r"[+-]?[0-9]{0,20}\.?[0-9]{0,12}([eE][+-]?[0-9]{1,3})?", fullmatch=True),
     st.from_regex(r"\s?[+-]?(0x)?[0-9a-fA-F_]{1,6}\s?", fullmatch=True),
-    st.sampled_from(["nan", "inf", "-inf", "Infinity", "1_0", "１", "", "-", "+", ".", "1d", "1f", "0x10", "1,0"]),
+    st.sampled_from(["nan", "inf", "-inf", "Infinity", "1_0", "\uff11", "", "-", "+", ".", "1d", "1f", "0x10", "1,0"]),
 )
 TIMES = st.one_of(
     st.datetimes().map(lambda m: m.isoformat()),
@@ -204,7 +208,9 @@ COLUMNS = st.one_of(
         ),
         TIMES | ANY,
     ),
-    st.tuples(st.just(json("c")), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(jsonlib.dumps) | ANY),
+    st.tuples(
+        st.just(json("c")), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(jsonlib.dumps) | ANY
+    ),
 )
 
 
@@ -221,7 +227,7 @@ def test_a_text_is_judged_the_same_alone_and_beside_one_that_is_no_value(case: t
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.datetimes(dt.datetime(1850, 1, 1), dt.datetime(2100, 1, 1)), st.sampled_from([z for z in ZONES if z]))
+@given(st.datetimes(dt.datetime(1850, 1, 1), dt.datetime(2100, 1, 1)), st.sampled_from([z for z in ZONES if z]))  # noqa: DTZ001 - hypothesis wants it naive
 def test_a_local_time_is_the_instant_that_the_zone_says_or_is_refused_where_clocks_change(
     moment: dt.datetime, zone: str
 ) -> None:

@@ -59,7 +59,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"new_columns": "add"}, "id,name,TITLE", "'TITLE' and 'title' differ only in case"),
     ({"new_columns": "add"}, "id,name,x,X", "'X' and 'x' differ only in case"),
     ({"new_columns": "add"}, "id,name," + "y" * 201, "at most 200"),
-    ({"new_columns": "add"}, "id,name," + ",".join(f"n{i}" for i in range(MAX_COLUMNS - 2)), f"more than {MAX_COLUMNS}"),
+    (
+        {"new_columns": "add"},
+        "id,name," + ",".join(f"n{i}" for i in range(MAX_COLUMNS - 2)),
+        f"more than {MAX_COLUMNS}",
+    ),
     ({"new_columns": "refuse"}, "id,name," + ",".join(f"n{i}" for i in range(20)), "'n7' and 12 more"),
 ]
 

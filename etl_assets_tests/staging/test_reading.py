@@ -143,7 +143,7 @@ def test_any_declared_delimiter_cuts(bench: Bench, delimiter: str) -> None:
 
 def test_another_quote_character_is_followed(bench: Bench) -> None:
     contract = table("a", "b", format=FileFormat(quote="'"))
-    assert bench.read(contract, "a,b\n'1,2','it''s \"x\"'\n") == [("1,2", "it's \"x\"")]
+    assert bench.read(contract, "a,b\n'1,2','it''s \"x\"'\n") == [("1,2", 'it\'s "x"')]
 
 
 def test_skipped_lines_may_hold_anything_and_count_as_lines(bench: Bench) -> None:
@@ -219,7 +219,9 @@ def test_gzip_is_read_by_name_or_by_contract(bench: Bench) -> None:
     assert bench.read(AB, packed + gzip.compress(b"2,y\n"), name="2.csv.gz") == [("1", "x"), ("2", "y")]
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-9], lambda b: b[:5], lambda b: b[:20] + b"\0" * 9 + b[29:], lambda b: b + b"x"])
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-9], lambda b: b[:5], lambda b: b[:20] + b"\0" * 9 + b[29:], lambda b: b + b"x"]
+)
 def test_a_truncated_or_damaged_gzip_file_is_refused(bench: Bench, damage) -> None:
     packed = gzip.compress("".join(f"{i},x{i * 7919}\n" for i in range(500)).encode())
     with pytest.raises(BrokenDelivery, match="not a whole gzip file"):
@@ -251,6 +253,17 @@ def test_a_record_larger_than_a_block_is_read_with_larger_ones_up_to_a_limit(
         cut(tmp_path, ("a,b\n1,2\n" + "x" * 9000 + ",y\n").encode())
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
+def test_a_quoted_line_end_is_whole_wherever_blocks_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    records = [["a", "b"], *([str(i), "x\r\ny\r\n\r\n"] for i in range(9))]
+    content = "".join(f'{a},"{b}"{end}' for a, b in records).encode()
+    for block in range(40, 120):
+        monkeypatch.setattr(reading, "BLOCK", block)
+        assert cut(tmp_path, content) == records, block
+
+
 FIELD = st.text(alphabet=st.sampled_from('ab,"\n\r ;é€\t0'), max_size=6)
 
 
@@ -263,7 +276,11 @@ def csv_files(draw: st.DrawFn) -> tuple[bytes, list[list[str]]]:
     out, end = io.StringIO(newline=""), draw(st.sampled_from(["\n", "\r\n", "\r"]))
     for record in [header, *records]:
         # Python's writer leaves one line end unquoted where lines end in the other; readers take it for one.
-        quoting = csv.QUOTE_ALL if {"\r", "\n"} & {*"".join(record)} else draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+        quoting = (
+            csv.QUOTE_ALL
+            if {"\r", "\n"} & {*"".join(record)}
+            else draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+        )
         csv.writer(out, lineterminator=end, quoting=quoting).writerow(record)
         out.write(end * draw(st.sampled_from([0, 0, 0, 1, 2])))
     text = out.getvalue()
@@ -286,7 +303,9 @@ def test_a_well_formed_file_gives_its_records_whatever_the_size_of_blocks_and_ch
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(alphabet=st.sampled_from('ab,,""\n\n\r'), max_size=24), st.sampled_from([16, 64, 1 << 20]))
-def test_whatever_comes_is_cut_as_the_strict_csv_module_cuts_it_or_refused(tmp_path: Path, body: str, block: int) -> None:
+def test_whatever_comes_is_cut_as_the_strict_csv_module_cuts_it_or_refused(
+    tmp_path: Path, body: str, block: int
+) -> None:
     reader = csv.reader(io.StringIO("a,b\n" + body, newline=""), strict=True)
     try:
         expected = [r for r in reader if r]
@@ -307,7 +326,7 @@ def test_whatever_comes_is_cut_as_the_strict_csv_module_cuts_it_or_refused(tmp_p
 def test_a_ragged_record_is_named_by_the_line_it_starts_on(
     tmp_path: Path, file: tuple[bytes, list[list[str]]], block: int, after: int, wider: bool
 ) -> None:
-    content, records = file
+    _content, records = file
     at = min(after, len(records) - 1) + 1
     width = len(records[0]) + (1 if wider else -1)
     if not width:

@@ -58,7 +58,12 @@ def test_a_row_without_a_key_or_required_value_is_never_a_row(bench: Bench) -> N
 
 
 BOUNDED = [
-    (integer("n", minimum=1, maximum=12), ["1", "12", ""], ["0", "13"], ["n is 0, less than 1", "n is 13, more than 12"]),
+    (
+        integer("n", minimum=1, maximum=12),
+        ["1", "12", ""],
+        ["0", "13"],
+        ["n is 0, less than 1", "n is 13, more than 12"],
+    ),
     (real("n", minimum=0), ["0", "-0.0", "1e9"], ["-1e-9"], ["n is -1e-09, less than 0.0"]),
     (decimal("n", 5, 2, minimum="0.01", maximum="999.99"), ["0.01", "999.99"], ["0"], ["n is 0.00, less than 0.01"]),
     (
@@ -125,7 +130,7 @@ def test_a_control_file_that_counts_the_rows_lets_them_pass(bench: Bench, declar
         ("", "1.csv.count: '' is not a count of rows"),
         ("2 rows", "'2 rows' is not a count"),
         ("-2", "is not a count"),
-        ("２", "is not a count"),
+        ("\uff12", "is not a count"),
         ("2.0", "is not a count"),
     ],
 )
@@ -172,7 +177,7 @@ def test_rows_of_another_day_are_quarantined_by_policy_within_the_share(bench: B
             "row": {"id": "2", "day": "2024-01-02"},
         }
     ]
-    with pytest.raises(InvalidRows, match="2 of 3 rows are invalid; at most 50.00% may be set aside"):
+    with pytest.raises(InvalidRows, match=r"2 of 3 rows are invalid; at most 50.00% may be set aside"):
         bench.freeze(contract, "id,day\n1,2024-01-01\n2,2024-01-02\n3,2024-01-03\n", scope="2024-01-01", name="2.csv")
 
 
@@ -221,7 +226,9 @@ def test_the_hours_of_a_day_of_25_hours_are_25_partitions(bench: Bench) -> None:
     keys = contract.partitions.keys()
     assert len(keys) == 25
     assert keys[:4] == ("2013-11-03-00:00", "2013-11-03-01:00", "2013-11-03-01:00-0500", "2013-11-03-02:00")
-    content = "id,at\n" + "".join(f"{h},{dt.datetime(2013, 11, 3, 4, 30) + dt.timedelta(hours=h)}Z\n" for h in range(25))
+    content = "id,at\n" + "".join(
+        f"{h},{dt.datetime(2013, 11, 3, 4, 30, tzinfo=dt.UTC) + dt.timedelta(hours=h)}\n" for h in range(25)
+    )
     found = [[r[0] for r in bench.read(contract, content, scope=key)] for key in keys]
     assert found == [[str(h)] for h in range(25)]
 
@@ -248,8 +255,14 @@ PARTS = st.tuples(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(PARTS, min_size=1, max_size=30), st.sampled_from(["weekly", "monthly", "daily"]), st.dates(dt.date(2023, 12, 1), dt.date(2025, 1, 31)))
-def test_only_dates_that_exist_in_the_window_belong_to_it(bench: Bench, parts: list, cadence: str, inside: dt.date) -> None:
+@given(
+    st.lists(PARTS, min_size=1, max_size=30),
+    st.sampled_from(["weekly", "monthly", "daily"]),
+    st.dates(dt.date(2023, 12, 1), dt.date(2025, 1, 31)),
+)
+def test_only_dates_that_exist_in_the_window_belong_to_it(
+    bench: Bench, parts: list, cadence: str, inside: dt.date
+) -> None:
     partitions = {"weekly": Weekly, "monthly": Monthly, "daily": Daily}[cadence](start="2020-01-01")
     key = partitions.key(dt.datetime(inside.year, inside.month, inside.day, tzinfo=dt.UTC))
     contract = table(
@@ -286,10 +299,10 @@ def test_a_static_partition_is_the_text_of_its_column(bench: Bench) -> None:
     contract = table(
         "id",
         text("shop"),
-        partitions=Static("north", "it's \"south\""),
+        partitions=Static("north", 'it\'s "south"'),
         partition_by="shop",
         foreign_rows="quarantine",
         invalid_rows=HALF,
     )
-    found = bench.rejects(contract, 'id,shop\n1,"it\'s ""south"""\n2,North\n', scope="it's \"south\"")
+    found = bench.rejects(contract, 'id,shop\n1,"it\'s ""south"""\n2,North\n', scope='it\'s "south"')
     assert [r["reasons"] for r in found] == [["belongs to partition 'North', not it's \"south\""]]

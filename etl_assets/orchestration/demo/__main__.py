@@ -1,9 +1,12 @@
 """The demo as it is told: first deliveries, a backfill, corrections, the sensors, and what came of it."""
 
+import contextlib
 import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import astuple
+from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
@@ -14,11 +17,13 @@ from etl_assets.contract import Pipeline
 from etl_assets.errors import EtlError
 from etl_assets.model import Batch
 from etl_assets.orchestration.demo.dev import DagsterDev, DagsterFailed
-from etl_assets.orchestration.demo.ground import ForeignData, Ground
+from etl_assets.orchestration.demo.ground import HOME, ForeignData, Ground
+from etl_assets.orchestration.jobs import CHECKS_JOB
 from etl_assets.orchestration.names import extract_key, sensor_name, table_key
+from etl_assets.orchestration.requests import SETTLE_SECONDS
 from etl_assets.pipelines.flights import flights
 from etl_assets.pipelines.weather import weather
-from etl_assets.settings import LANDING, STAGED, WAREHOUSE
+from etl_assets.settings import LANDING, STAGED, WAREHOUSE, Settings
 from etl_assets.sink import open_sink
 from etl_assets.survey import survey
 
@@ -36,16 +41,14 @@ def main() -> int:
         _start_fresh(console, ground)
         places = ground.settings
         environment = {LANDING: places.landing, STAGED: places.staged, WAREHOUSE: places.warehouse}
-        with console.status("Starting Dagster: webserver, daemon, code server …"):
-            dagster = DagsterDev(ground.home, environment)
-            dagster.__enter__()
-        try:
-            console.print(f"Dagster runs at [link={dagster.url}]{dagster.url}[/link] until the demo is over.\n")
+        with contextlib.ExitStack() as stack:
+            with console.status("Starting Dagster: webserver, daemon, code server …"):
+                dagster = stack.enter_context(DagsterDev(ground.project, ground.home, environment))
+            console.print(f"Dagster runs at {dagster.url} until the demo is over.\n")
             _first_deliveries(console, ground, dagster)
             _corrections(console, ground, dagster)
-        finally:
-            with console.status("Stopping Dagster …"):
-                dagster.__exit__(None, None, None)
+            _checks(console, dagster)
+            stack.enter_context(console.status("Stopping Dagster …"))
         _tell(console, ground)
     except (ForeignData, DagsterFailed, EtlError) as error:
         console.print(f"[red]demo: {error}[/red]", soft_wrap=True)
@@ -86,9 +89,21 @@ def _corrections(console: Console, ground: Ground, dagster: DagsterDev) -> None:
     wanted[weather.name] = ground.deliver(weather.name, "2.csv", "3.csv")
     console.print(f"flights: the days of release 2 landed: {', '.join(wanted[flights.name])}")
     console.print("weather: releases 2 and 3 of every day landed; a run takes the newest delivery")
+    with console.status("Waiting until the files have held still for long enough …"):
+        time.sleep(SETTLE_SECONDS)
     for pipeline in PIPELINES:
         dagster.start_sensor(sensor_name(pipeline))
     _watch(console, ground, dagster, {n: len(scopes) for n, scopes in wanted.items()}, lambda b: b.batch not in before)
+
+
+def _checks(console: Console, dagster: DagsterDev) -> None:
+    dagster.launch(CHECKS_JOB)
+    with console.status(f"Running {CHECKS_JOB} …"):
+        deadline = time.monotonic() + DONE_WITHIN
+        while dagster.runs(*IN_FLIGHT):
+            if time.monotonic() > deadline:
+                raise DagsterFailed(f"{CHECKS_JOB} has not ended after {DONE_WITHIN:.0f} s; see {dagster.log}")
+            time.sleep(0.5)
 
 
 def _watch(
@@ -105,8 +120,7 @@ def _watch(
             left = 0
             for name, task in tasks.items():
                 committed = sum(counts(b) for b in sink.ledger(name))
-                active = sum(name in r["jobName"] for r in running) or len(running)
-                doing = f"{active} runs" if active else "waiting for the daemon's next tick"
+                doing = f"{len(running)} runs" if running else "waiting for the daemon's next tick"
                 progress.update(task, completed=committed, doing="" if committed == wanted[name] else doing)
                 left += wanted[name] - committed
             failed = dagster.runs("FAILURE", "CANCELED")
@@ -127,13 +141,16 @@ def _watch(
 def _tell(console: Console, ground: Ground) -> None:
     console.rule("[bold]3. What changed, and why (from the ledger)", align="left")
     for pipeline in PIPELINES:
+        for paragraph in (pipeline.description or "").split("\n\n"):
+            console.print(" ".join(paragraph.replace("``", "").split()), style="dim")
         console.print(_changes(ground, pipeline))
+        console.print()
     console.rule("[bold]4. What is missing, and whether all of it is true", align="left")
     current = {p.name: open_sink(ground.settings.warehouse).current(p.name) for p in PIPELINES}
     for scope in sorted(current[flights.name].keys() - current[weather.name].keys()):
         console.print(
-            f"weather {scope} is [bold]missing[/bold], which is not empty: its publisher has no such day, no file "
-            "matched, and nothing pretends to be it."
+            f"weather {scope} is [bold]missing[/bold], which is not empty: no delivery has come (its publisher has no "
+            "such day), so the partition is not in the ledger, and not green in Dagster."
         )
     for pipeline in PIPELINES:
         sink = open_sink(ground.settings.warehouse)
@@ -146,23 +163,43 @@ def _tell(console: Console, ground: Ground) -> None:
             + f"; {len(waiting)} deliveries wait"
         )
     console.rule("[bold]5. See for yourself", align="left")
-    console.print(f"make dev              the Dagster UI on this state ({ground.home}); the sensors are on")
-    console.print(f"cp a file to {ground.landing}/flights/2013-11-08/1.csv, and a sensor asks for it")
-    console.print("etl-assets ledger     every batch, in commit order")
-    console.print("etl-assets deliveries every delivery and its state")
+    for command, what in _commands(ground):
+        console.print(f"[bold]{command}[/bold]\n    {what}", soft_wrap=True)
+
+
+def _commands(ground: Ground) -> list[tuple[str, str]]:
+    """What to do next, on the state that the demo leaves."""
+    places = ground.settings
+    file = ground.landing / "flights" / "2013-11-08" / "1.csv"
+    if ground.home == HOME.absolute() and places == Settings(*(str(Path(p).absolute()) for p in astuple(Settings()))):
+        variables, dev = "", "make dev"
+    else:
+        variables = f"{LANDING}={places.landing} {STAGED}={places.staged} {WAREHOUSE}={places.warehouse} "
+        dev = f"{variables}DAGSTER_HOME={ground.home} dagster dev -w workspace.yaml"
+    return [
+        (dev, "the Dagster UI on this state; the sensors are on"),
+        (f"mkdir -p {file.parent}; cp FILE {file}", "another day arrives, and the sensor asks for it"),
+        (f"{variables}etl-assets ledger", "every batch, in commit order"),
+        (f"{variables}etl-assets deliveries", "every delivery and its state"),
+    ]
 
 
 def _changes(ground: Ground, pipeline: Pipeline) -> Table:
     """The batches that superseded another: what a correction changed in its partition, and in others."""
-    names = ("updated", "inserted", "deleted", "unchanged", "moved", "aside", "restored")
-    table = Table(title=f"{pipeline.name}: corrections", title_justify="left", header_style="bold", box=None)
-    for header in ("partition", "delivery", "supersedes", *names):
-        table.add_column(header, justify="right" if header in names else "left")
-    for batch in open_sink(ground.settings.warehouse).ledger(pipeline.name):
-        if batch.supersedes:
-            counts = batch.counts.as_dict()
-            shown = (f"{counts[n]:,}" if counts[n] else "·" for n in names)
-            table.add_row(batch.scope, batch.delivery, batch.supersedes.rpartition("/")[2], *shown)
+    corrections = [b for b in open_sink(ground.settings.warehouse).ledger(pipeline.name) if b.supersedes]
+    every = ("updated", "inserted", "deleted", "unchanged", "moved", "aside", "restored")
+    names = [n for n in every if any(b.counts.as_dict()[n] for b in corrections)]
+    table = Table(header_style="bold", box=None)
+    table.add_column(pipeline.name, no_wrap=True)
+    table.add_column("delivery", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for batch in corrections:
+        before = str(batch.supersedes).rpartition("/")[2].partition("#")[0]
+        counts = batch.counts.as_dict()
+        table.add_row(
+            batch.scope, f"{before} → {batch.delivery}", *(f"{counts[n]:,}" if counts[n] else "·" for n in names)
+        )
     return table
 
 

@@ -1,34 +1,22 @@
 """A running Dagster: webserver, daemon and code server as child processes, spoken to by its GraphQL."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-LOCATION = "etl_assets"
-WORKSPACE = f"""load_from:
-  - python_module:
-      module_name: etl_assets.definitions
-      location_name: {LOCATION}
-"""
-SETTINGS = """telemetry:
-  enabled: false
-nux:
-  enabled: false
-concurrency:
-  pools:
-    default_limit: 1
-    granularity: run
-"""
+#: The code location of workspace.yaml.
+LOCATION, REPOSITORY = "etl_assets", "__repository__"
 STARTS_WITHIN = 90.0
 STOPS_WITHIN = 15.0
 
@@ -38,10 +26,10 @@ class DagsterFailed(Exception):
 
 
 class DagsterDev:
-    """``dagster dev`` on a home folder; used as a context, at whose end no process of it is left."""
+    """``dagster dev`` of the project on a home folder; used as a context, at whose end no process of it is left."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
-        self.home = home
+    def __init__(self, project: Path, home: Path, environment: Mapping[str, str]) -> None:
+        self.project, self.home = project, home
         self.environment = {**os.environ, **environment, "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "yes"}
         self.port = _free_port()
         self.log = home / "dagster-dev.log"
@@ -52,12 +40,19 @@ class DagsterDev:
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> "DagsterDev":
-        workspace = self.home / "workspace.yaml"
-        workspace.write_text(WORKSPACE)
+        command = [
+            "dagster",
+            "dev",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-w",
+            str(self.project / "workspace.yaml"),
+        ]
         settings = self.home / "dagster.yaml"
         if not settings.exists():
-            settings.write_text(SETTINGS)
-        command = ["dagster", "dev", "-h", "127.0.0.1", "-p", str(self.port), "-w", str(workspace)]
+            shutil.copyfile(self.project / "dagster.yaml", settings)
         with self.log.open("wb") as log:
             # A session of its own: Ctrl-C reaches us alone, and we end the whole group.
             self.process = subprocess.Popen(
@@ -102,18 +97,16 @@ class DagsterDev:
         process = self.process
         if process is None:
             return
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if process.poll() is None:
-                process.send_signal(number)
-                try:
-                    process.wait(STOPS_WITHIN)
-                except subprocess.TimeoutExpired:
-                    continue
         try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                process.send_signal(number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(STOPS_WITHIN)
+                    return
+        finally:  # also on a second Ctrl-C
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     # ------------------------------------------------------------------ what a person does in the UI
 
@@ -140,7 +133,7 @@ class DagsterDev:
         return str(launched["backfillId"])
 
     def start_sensor(self, name: str) -> None:
-        selector = {"repositoryLocationName": LOCATION, "repositoryName": "__repository__", "sensorName": name}
+        selector = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY, "sensorName": name}
         started = self.ask(
             "mutation S($s: SensorSelector!) { startSensor(sensorSelector: $s) { __typename "
             "... on PythonError { message } } }",
@@ -148,6 +141,17 @@ class DagsterDev:
         )["startSensor"]
         if started["__typename"] != "Sensor":
             raise DagsterFailed(f"the sensor {name} was not started: {started}")
+
+    def launch(self, job: str) -> None:
+        """Launch a job that needs no config."""
+        selector = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY, "pipelineName": job}
+        launched = self.ask(
+            "mutation L($p: ExecutionParams!) { launchRun(executionParams: $p) { __typename "
+            "... on PythonError { message } } }",
+            p={"selector": selector, "runConfigData": {}},
+        )["launchRun"]
+        if launched["__typename"] != "LaunchRunSuccess":
+            raise DagsterFailed(f"the job {job} was not launched: {launched}")
 
     def runs(self, *statuses: str) -> list[dict[str, Any]]:
         """Runs in these states."""

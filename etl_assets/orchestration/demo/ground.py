@@ -13,6 +13,8 @@ from etl_assets.sink import open_sink
 
 #: Lists what a demo delivered, with digests. It lies in the landing, where hidden files are no deliveries.
 MARKER = ".demo.json"
+SHOWCASE = Path("data/showcase/landing")
+HOME = Path("data/dagster_home")
 
 
 class ForeignData(Exception):
@@ -21,11 +23,11 @@ class ForeignData(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where the demo plays, and the showcase that its deliveries come from."""
+    """Where the demo plays, and the project whose showcase its deliveries come from."""
 
     settings: Settings
     home: Path
-    showcase: Path
+    project: Path
 
     @classmethod
     def from_environment(cls) -> "Ground":
@@ -39,10 +41,10 @@ class Ground:
             str(Path(settings.staged).absolute()),
             str(Path(settings.warehouse.removeprefix("sqlite:///")).absolute()),
         )
-        showcase = Path("data/showcase/landing").absolute()
-        if not showcase.is_dir():
-            raise ForeignData(f"there is no {showcase}: run the demo in the project's folder")
-        return cls(absolute, Path(os.environ.get("DAGSTER_HOME") or "data/dagster_home").absolute(), showcase)
+        project = Path.cwd()
+        if not (project / SHOWCASE).is_dir():
+            raise ForeignData(f"there is no {project / SHOWCASE}: run the demo in the project's folder")
+        return cls(absolute, Path(os.environ.get("DAGSTER_HOME") or HOME).absolute(), project)
 
     @property
     def landing(self) -> Path:
@@ -80,9 +82,10 @@ class Ground:
         """Copy deliveries of these names from the showcase to the landing; returns their partitions."""
         scopes = []
         delivered = self._delivered() or {}
-        for source in sorted((self.showcase / pipeline).glob("*/*")):
+        showcase = self.project / SHOWCASE
+        for source in sorted((showcase / pipeline).glob("*/*")):
             if source.name in names:
-                target = self.landing / source.relative_to(self.showcase)
+                target = self.landing / source.relative_to(showcase)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 delivered[str(target.relative_to(self.landing))] = _sha256(source)
                 self._mark(delivered)

@@ -69,6 +69,8 @@ def replace_partition(connection: sqlite3.Connection, target: Target, rows_befor
         return _replace_bag(connection, target, rows_before, candidates)
     moves = _settle_moves(connection, target) if target.table.movable else _Moves()
     source, standing = moves.source, candidates - moves.aside
+    if rows_before and source == CANDIDATE and not _indexed(connection):
+        source = _copy_standing(connection, target, "1")
     inserted = updated = deleted = 0
     changes = Changes()
     if rows_before == 0:
@@ -95,6 +97,19 @@ def replace_partition(connection: sqlite3.Connection, target: Target, rows_befor
 
 
 # --------------------------------------------------------------------------- keys that cannot move, or have been settled
+
+
+def _indexed(connection: sqlite3.Connection) -> bool:
+    """Whether the stage file has its index: it was made before the lock was taken, on what was known by then."""
+    return connection.execute("SELECT 1 FROM stage.sqlite_master WHERE type = 'index'").fetchone() is not None
+
+
+def _copy_standing(connection: sqlite3.Connection, target: Target, which: str) -> str:
+    """The candidates that may stand, indexed by key. Comparing without an index would take time by their square."""
+    connection.execute(f"CREATE TEMP TABLE standing AS SELECT c.* FROM {CANDIDATE} c WHERE {which} ORDER BY c._rowid_")
+    keys = ", ".join(map(quoted, target.table.key))
+    connection.execute(f"CREATE UNIQUE INDEX temp.standing_key ON standing ({keys})")
+    return "temp.standing"
 
 
 def _insert_all(connection: sqlite3.Connection, target: Target, source: str) -> int:
@@ -162,11 +177,9 @@ def _describe_changes(connection: sqlite3.Connection, target: Target, source: st
 
 
 def _delete_absent(connection: sqlite3.Connection, target: Target, source: str) -> int:
-    # NOT IN is worked out once, into an index where the stage file has none; NOT EXISTS would be once a row.
-    mine, delivered = target.of("t", target.table.key), target.of("c", target.table.key)
     return connection.execute(
         f"DELETE FROM main.{target.table.sql} AS t WHERE t.{PARTITION} = ? "
-        f"AND ({mine}) NOT IN (SELECT {delivered} FROM {source} c)",
+        f"AND NOT EXISTS (SELECT 1 FROM {source} c WHERE {target.same_key('c', 't')})",
         (target.partition,),
     ).rowcount
 
@@ -256,11 +269,7 @@ def _settle_moves(connection: sqlite3.Connection, target: Target) -> _Moves:
     taken = tuple(connection.execute("SELECT _other, count(*) FROM temp.demoted GROUP BY _other"))
     source = CANDIDATE
     if aside:
-        connection.execute(
-            f"CREATE TEMP TABLE standing AS SELECT c.* FROM {CANDIDATE} c WHERE c._rowid_ NOT IN ({losing})"
-        )
-        connection.execute(f"CREATE UNIQUE INDEX temp.standing_key ON standing ({', '.join(map(quoted, table.key))})")
-        source = "temp.standing"
+        source = _copy_standing(connection, target, f"c._rowid_ NOT IN ({losing})")
     return _Moves(source, moved, aside, taken)
 
 
@@ -332,9 +341,8 @@ def _give_back(connection: sqlite3.Connection, target: Target) -> dict[int, int]
             f"CROSS JOIN main.{table.aside} a ON {back}",
             (target.batch,),
         )
-        connection.execute(
-            f"DELETE FROM main.{table.aside} AS a WHERE EXISTS (SELECT 1 FROM temp.coming_back r WHERE {back})"
-        )
+        identity = ", ".join([*map(quoted, table.key), PARTITION])
+        connection.execute(f"DELETE FROM main.{table.aside} WHERE ({identity}) IN (SELECT * FROM temp.coming_back)")
     return returned
 
 
