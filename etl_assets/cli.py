@@ -17,6 +17,7 @@ import click
 from etl_assets import __version__
 from etl_assets.errors import EtlError, OperationalError
 from etl_assets.settings import LANDING, STAGED, WAREHOUSE, Settings
+from etl_assets.snapshots_cli import build, demo, incremental, verify
 
 if TYPE_CHECKING:
     from etl_assets.contract import Pipeline
@@ -126,7 +127,7 @@ def _load(
         if not scopes:
             raise click.UsageError(f"--from {first} is after --to {last}")
     else:
-        scopes = [status.scope for status in survey(settings, pipeline).waiting()]
+        scopes = list(dict.fromkeys(status.scope for status in survey(settings, pipeline).waiting()))
     if not scopes:
         return
     run = f"cli-{uuid.uuid4().hex}"
@@ -305,6 +306,10 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def _say_error(error: EtlError) -> None:
     click.echo(f"error: {error}", err=True)
+
+
+for command in (build, incremental, verify, demo):
+    cli.add_command(command)
 
 
 def main() -> None:

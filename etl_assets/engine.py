@@ -27,6 +27,7 @@ from etl_assets.errors import (
     StaleWriter,
     StillArriving,
     Superseded,
+    UnexpectedCursor,
     UnknownScope,
 )
 from etl_assets.landing import Landing
@@ -95,26 +96,41 @@ class Engine:
     ) -> Iterator[Outcome]:
         """Freeze and publish the newest delivery of each scope, each in a transaction of its own.
 
+        Of a change log each delivery of a scope is loaded, in order, up to the first that is refused.
         ``delivery`` names another one than the newest (``2.csv``, or ``2.csv#1`` for an earlier revision that is
         frozen). With ``publish=False`` deliveries are frozen only. What is wrong with one scope is its outcome, and
         the next one goes on; an :class:`OperationalError` ends the run, keeping what was committed.
         """
         self.check_scopes(scopes)
         arrivals = self._arrivals(scopes)
-        if restate:
-            done = self._restated(scopes, restate)
-        else:
-            done = {} if delivery else self._committed(scopes, arrivals)
+        done = self._done(scopes, arrivals, restate, delivery)
         open_scopes = [s for s in scopes if s not in done and (arrivals[s] or delivery)]
         claims = self.sink.claim(self.pipeline, open_scopes, run) if open_scopes else {}
         self.staged.sweep()
         for scope in scopes:
             if scope in done:
-                yield done[scope]
-            else:
-                yield self._load_scope(scope, claims.get(scope), restate, delivery, publish)
+                yield from done[scope]
+                continue
+            for name in [delivery] if delivery else self._turns(arrivals[scope]):
+                outcome = self._load_delivery(scope, claims.get(scope), restate, name, publish)
+                yield outcome
+                if outcome.error:
+                    break
+
+    def _turns(self, arrivals: list[Arrival]) -> list[str | None]:
+        """The names of what a scope's turn is, in order; None stands for the newest, whatever it is by then."""
+        complete = [a.name for a in arrivals if not a.arriving]
+        return [None] if self.pipeline.newest_counts or not complete else [*complete]
 
     # ------------------------------------------------------------------ before the claim
+
+    def _done(
+        self, scopes: Sequence[str], arrivals: dict[str, list[Arrival]], restate: Restatement | None, named: str | None
+    ) -> dict[str, list[Outcome]]:
+        """Scopes that need no claim, because what is asked for is committed."""
+        if restate:
+            return self._restated(scopes, restate)
+        return {} if named else self._committed(scopes, arrivals)
 
     def _arrivals(self, scopes: Sequence[str]) -> dict[str, list[Arrival]]:
         listed = self.landing.arrivals(scopes[0] if len(scopes) == 1 else None)
@@ -124,30 +140,42 @@ class Engine:
                 wanted[arrival.scope].append(arrival)
         return wanted
 
-    def _committed(self, scopes: Sequence[str], arrivals: dict[str, list[Arrival]]) -> dict[str, Outcome]:
-        """Scopes whose newest delivery, by its stamp, is in the ledger under this very contract and logic."""
+    def _committed(self, scopes: Sequence[str], arrivals: dict[str, list[Arrival]]) -> dict[str, list[Outcome]]:
+        """Scopes whose deliveries, by their stamps, are in the ledger under this very contract and logic.
+
+        The newest delivery of each, or all of them where each one counts.
+        """
         known: dict[tuple[str, str], Delivery] = {}
         for recorded in self.sink.deliveries(self.pipeline.name):
             known[recorded.delivery.scope, recorded.delivery.name] = recorded.delivery
         ledger = self._ledger(scopes)
         current = self.sink.current(self.pipeline.name)
-        found = {}
-        for scope in scopes:
-            complete = [a for a in arrivals[scope] if not a.arriving]
-            delivery = known.get((scope, complete[-1].name)) if complete else None
-            if delivery is None or delivery.stamp != complete[-1].stamp:
-                continue
+
+        def settle(arrival: Arrival) -> Outcome | None:
+            delivery = known.get((arrival.scope, arrival.name))
+            if delivery is None or delivery.stamp != arrival.stamp:
+                return None
             batch = ledger.get(self._batch_id(delivery))
             if batch is None or batch.input_sha256 != delivery.sha256:
-                continue
-            extract = self.staged.find(delivery, self.pipeline.code, self.pipeline.transform_version)
-            if batch.code == self.pipeline.code or (extract and extract.manifest.digest == batch.digest):
-                newer = current[scope].batch if current[scope].id != batch.id else None
-                receipt = Receipt("already committed", batch, superseded_by=newer)
-                found[scope] = self._outcome(scope, delivery, extract, receipt)
+                return None
+            extract = self._frozen(delivery)
+            if batch.code != self.pipeline.code and not (extract and extract.manifest.digest == batch.digest):
+                return None
+            newer = current[arrival.scope] if self.pipeline.newest_counts else batch
+            superseded_by = newer.batch if newer.id != batch.id else None
+            receipt = Receipt("already committed", batch, superseded_by=superseded_by)
+            return self._outcome(arrival.scope, delivery, extract, receipt)
+
+        found: dict[str, list[Outcome]] = {}
+        for scope in scopes:
+            complete = [a for a in arrivals[scope] if not a.arriving]
+            outcomes = [settle(a) for a in (complete[-1:] if self.pipeline.newest_counts else complete)]
+            settled = [o for o in outcomes if o is not None]
+            if settled and len(settled) == len(outcomes):
+                found[scope] = settled
         return found
 
-    def _restated(self, scopes: Sequence[str], restate: Restatement) -> dict[str, Outcome]:
+    def _restated(self, scopes: Sequence[str], restate: Restatement) -> dict[str, list[Outcome]]:
         """Scopes for which this very operation is committed: it is not done again, whatever has arrived since."""
         current = self.sink.current(self.pipeline.name)
         by_identity = {
@@ -160,7 +188,7 @@ class Engine:
             newer = current[batch.scope].batch if current[batch.scope].id != batch.id else None
             receipt = Receipt("already committed", batch, superseded_by=newer)
             delivery = by_identity[batch.scope, batch.delivery, batch.revision]
-            found[batch.scope] = self._outcome(batch.scope, delivery, self._frozen(delivery), receipt)
+            found[batch.scope] = [self._outcome(batch.scope, delivery, self._frozen(delivery), receipt)]
         return found
 
     def _ledger(self, scopes: Sequence[str]) -> dict[str, Batch]:
@@ -172,7 +200,7 @@ class Engine:
 
     # ------------------------------------------------------------------ one scope
 
-    def _load_scope(
+    def _load_delivery(
         self, scope: str, claim: Claim | None, restate: Restatement | None, wanted: str | None, publish: bool
     ) -> Outcome:
         delivery: Delivery | None = None
@@ -279,7 +307,9 @@ class Engine:
 
     def _remember(self, claim: Claim | None, delivery: Delivery | None, error: EtlError) -> int:
         """Record a refusal that is about the delivery; who may write, or what is newer, says nothing about it."""
-        about = isinstance(error, DeliveryRefused | PublishRefused) and not isinstance(error, StaleWriter | Superseded)
+        about = isinstance(error, DeliveryRefused | PublishRefused) and not isinstance(
+            error, StaleWriter | Superseded | UnexpectedCursor
+        )
         if claim is None or delivery is None or not about or isinstance(error, DeliveryAbsent):
             return 0
         refusal = self.sink.refuse(claim, delivery, error, self.pipeline.code)

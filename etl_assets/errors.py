@@ -70,6 +70,22 @@ class ShrunkDelivery(DeliveryRefused):
     """Fewer rows than declared, than the minimum, or than the shrink limit allows: not the complete contents."""
 
 
+class EmptyDelivery(DeliveryRefused):
+    """A delivery without rows for a table that has some, where the contract says that this is an accident."""
+
+
+class BadEvent(DeliveryRefused):
+    """A line of a change log that is no event: not JSON, without position, operation or row."""
+
+
+class BadPositions(DeliveryRefused):
+    """Positions of a change log that are not positive, repeat, or leave a gap within a delivery."""
+
+
+class VersionConflict(DeliveryRefused):
+    """Two states of one row with the same version and different values: which one holds cannot be told."""
+
+
 class TransformFailed(DeliveryRefused):
     """The pipeline's transform raised, or returned something that the contract does not allow."""
 
@@ -110,6 +126,10 @@ class BatchIdentityConflict(PublishRefused):
 
 class Superseded(PublishRefused):
     """A newer delivery, or newer logic, is committed for the scope."""
+
+
+class UnexpectedCursor(PublishRefused):
+    """A change log's delivery does not begin where the committed position ends: a gap, or an overlap."""
 
 
 class MovedKeys(PublishRefused):

@@ -64,6 +64,8 @@ class Landing:
         partitions = pipeline.partitions
         names = partitions.names if isinstance(partitions, StaticPartitions) else ()
         self._keys = {landing_segment(name): name for name in names}
+        #: The scope of files under a pattern that names none: that of the only partition.
+        self._only = names[0] if names else ""
         #: What the keys of the contract look like; a name that fits it is not read in any other way.
         self._form = _key_form(partitions)
 
@@ -178,7 +180,7 @@ class Landing:
                     yield from self._match(inner, rest, scope, controls)
                 continue
             found = self._leaf(place, segment, path, base, controls)
-            if found and (scope is None or found[0].key == scope):
+            if found and scope in (None, self._scope(found[0])):
                 yield self._arrival(entry, *found)
 
     def _leaf(
@@ -216,12 +218,15 @@ class Landing:
         bare = _without(base, spans)
         return _Place(path, key, (*place.name, base), (*place.bare, bare))
 
+    def _scope(self, place: _Place) -> str:
+        return place.key if place.key is not None else self._only
+
     @staticmethod
     def _waiting(base: str) -> str | None:
         return next((suffix for suffix in ARRIVING_SUFFIXES if base.endswith(suffix)), None)
 
     def _arrival(self, entry: dict[str, Any], place: _Place, waiting: str | None) -> Arrival:
-        key = place.key or ""
+        key = self._scope(place)
         arriving = f"its name says that it is being written ({waiting})" if waiting else None
         if not _is_unicode(entry["name"]):
             arriving = "its name is not UTF-8, and cannot be recorded; give it another one"

@@ -5,7 +5,7 @@ Belongs here: facts that two rooms share. Does not belong here: how they come ab
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -109,7 +109,10 @@ class ExtractColumn:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an extract holds; stored beside it, with no clock in it: the same input and code give the same bytes."""
+    """What an extract holds; stored beside it, with no clock in it: the same input and code give the same bytes.
+
+    ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events.
+    """
 
     pipeline: str
     scope: str
@@ -127,6 +130,8 @@ class Manifest:
     rows: int
     candidate_sha256: str
     rejects_sha256: str
+    lower: int | None = None
+    upper: int | None = None
     format: int = 1
 
     @property
@@ -149,7 +154,9 @@ class Counts:
     ``source`` records were read, ``rejected`` of them quarantined. Of the candidate rows, ``inserted`` are new,
     ``updated`` had other values, ``unchanged`` had the same, ``moved`` were taken over from another partition, and
     ``aside`` are kept aside because a later claim of another partition stands. ``deleted`` rows left this
-    partition; ``restored`` rows of other partitions came back because this one dropped their key.
+    partition; ``restored`` rows of other partitions came back because this one dropped their key. ``stale`` events came
+    after a newer version of their row. ``skipped`` rows of a snapshot are not beyond the watermark; ``ties`` of them, or of
+    the rows taken, are exactly at it.
     """
 
     source: int = 0
@@ -161,9 +168,16 @@ class Counts:
     moved: int = 0
     aside: int = 0
     restored: int = 0
+    stale: int = 0
+    skipped: int = 0
+    ties: int = 0
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
+
+    def plus(self, **more: int) -> Counts:
+        """These counts and some more."""
+        return replace(self, **{name: getattr(self, name) + number for name, number in more.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +211,7 @@ class Restatement:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One entry of the ledger."""
+    """One entry of the ledger. ``lower`` and ``upper`` are the positions that a change log's batch consumed."""
 
     id: int
     batch: str
@@ -208,7 +222,7 @@ class Batch:
     order: str
     transform_version: int
     ordinal: int
-    operation: Literal["replace", "restate"]
+    operation: Literal["replace", "restate", "consume", "merge"]
     reason: str | None
     operation_id: str | None
     digest: str
@@ -217,6 +231,8 @@ class Batch:
     generation: int
     run: str
     rows: int
+    lower: int | None
+    upper: int | None
     counts: Counts
     supersedes: str | None
     committed_at: str
@@ -243,5 +259,5 @@ def batch_id(pipeline: str, scope: str, name: str, revision: int, transform_vers
     The parts are escaped where they hold one of the separators, so that two batches never share an id.
     """
     safe = "".join(chr(c) for c in range(33, 127) if chr(c) not in "/#@+%") + " "
-    parts = "/".join(quote(part, safe=safe) for part in (pipeline, scope, name))
+    parts = f"{quote(pipeline, safe=safe)}/{quote(scope, safe=safe)}/{quote(name, safe=safe + '/')}"
     return f"{parts}#{revision}@{transform_version}" + (f"+{ordinal}" if ordinal else "")

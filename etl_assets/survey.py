@@ -10,9 +10,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Literal
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import ChangeLogTable, Pipeline, WatermarkTable
 from etl_assets.landing import Landing
-from etl_assets.model import Arrival, Batch, Delivery, RecordedDelivery
+from etl_assets.model import Arrival, Batch, Delivery, Manifest, RecordedDelivery
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
 from etl_assets.staging import StagedFolder
@@ -111,7 +111,7 @@ class _Surveyor:
     def _arrival(self, arrival: Arrival, newest: Arrival | None) -> Status:
         recorded = self.recorded.get((arrival.scope, arrival.name), [])
         revision, known = self._revision(arrival, recorded)
-        is_newest = arrival is newest
+        is_newest = arrival is newest or not self.pipeline.newest_counts
 
         def status(state: State, reason: str, attempts: int = 0) -> Status:
             return Status(
@@ -136,9 +136,21 @@ class _Surveyor:
                     why = f"refused {refusal.attempts} times: {refusal.reason}"
                     return status("needs attention", why, refusal.attempts)
                 return status("refused", refusal.reason, refusal.attempts)
-            if self.staged.find(known.delivery, self.pipeline.code, self.pipeline.transform_version):
-                return status("staged", "frozen and valid, not published yet")
+            extract = self.staged.find(known.delivery, self.pipeline.code, self.pipeline.transform_version)
+            if extract:
+                return status(*self._staged(extract.manifest))
         return status("arrived", "not read yet")
+
+    def _staged(self, manifest: Manifest) -> tuple[State, str]:
+        """A frozen delivery that is not published: of a change log, whether its turn is over or has not come."""
+        if not isinstance(self.pipeline, ChangeLogTable) or manifest.upper is None or manifest.lower is None:
+            return "staged", "frozen and valid, not published yet"
+        position = max((b.upper for b in self.batches.values() if b.upper is not None), default=0)
+        if manifest.upper <= position:
+            return "superseded", f"its positions, up to {manifest.upper}, are committed by other deliveries"
+        if manifest.lower > position:
+            return "staged", f"waits for its turn: positions {position + 1} to {manifest.lower} are missing"
+        return "staged", "frozen and valid, not published yet"
 
     def _revision(self, arrival: Arrival, recorded: list[RecordedDelivery]) -> tuple[int, RecordedDelivery | None]:
         """The revision that these bytes are, or would be; read only where the stamp has changed."""
@@ -153,6 +165,10 @@ class _Surveyor:
         """Committed or superseded, by the ledger; None when the ledger has nothing that settles it."""
         current = self.current.get(scope)
         batch = self.batches.get((scope, name, revision))
+        if not self.pipeline.newest_counts:
+            return (
+                ("committed", f"as {batch.batch} at {batch.committed_at}") if batch else self._overtaken(scope, place)
+            )
         if batch is None:
             if current and current.place > place:
                 return "superseded", f"{current.batch} is committed, and its delivery is newer"
@@ -163,6 +179,13 @@ class _Surveyor:
             return "committed", f"as {current.batch} at {current.committed_at}{logic if older else ''}"
         why = f" ({current.reason})" if current and current.operation == "restate" else ""
         return "superseded", f"by {current.batch if current else 'nothing'}{why}"
+
+    def _overtaken(self, scope: str, place: tuple[str, int]) -> tuple[State, str] | None:
+        """A complete snapshot that was not committed before a later one was."""
+        if not isinstance(self.pipeline, WatermarkTable) or self.pipeline.complete == "no":
+            return None
+        later = [b for b in self.batches.values() if (b.scope, *b.place) > (scope, *place)]
+        return ("superseded", f"{later[-1].batch} is committed, a later snapshot") if later else None
 
     def _gone(self, recorded: RecordedDelivery) -> Status:
         """A delivery whose bytes are no longer in landing."""

@@ -1,5 +1,6 @@
 """The vocabulary of a pipeline's promises: typed, frozen, fingerprinted. Neither I/O nor Dagster belongs here."""
 
+from etl_assets.contract.changelog import ChangeLogTable, Events, debezium, native
 from etl_assets.contract.columns import Column, boolean, date, decimal, integer, json, real, text, timestamp
 from etl_assets.contract.partitions import Daily, Hourly, Monthly, Static, StaticPartitions, TimePartitions, Weekly
 from etl_assets.contract.policies import (
@@ -13,35 +14,50 @@ from etl_assets.contract.policies import (
     quarantine,
     repair,
 )
-from etl_assets.contract.table import PartitionedTable, Pipeline, transform
+from etl_assets.contract.table import PartitionedTable, ReferenceTable, Table, transform
+from etl_assets.contract.watermark import Lookback, WatermarkTable, Window, lookback, window
+
+#: What the other rooms load; which of them it is decides how it is published.
+Pipeline = PartitionedTable | ChangeLogTable | WatermarkTable
 
 __all__ = [
+    "ChangeLogTable",
     "Column",
     "Daily",
     "DateOf",
+    "Events",
     "FileFormat",
     "Hourly",
+    "Lookback",
     "Monthly",
     "PartitionedTable",
     "Pipeline",
     "Quarantine",
+    "ReferenceTable",
     "Repair",
     "Static",
     "StaticPartitions",
+    "Table",
     "TimePartitions",
     "Transform",
     "ValueOf",
+    "WatermarkTable",
     "Weekly",
+    "Window",
     "boolean",
     "date",
     "date_of",
+    "debezium",
     "decimal",
     "integer",
     "json",
+    "lookback",
+    "native",
     "quarantine",
     "real",
     "repair",
     "text",
     "timestamp",
     "transform",
+    "window",
 ]

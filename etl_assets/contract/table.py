@@ -1,4 +1,4 @@
-"""The contract of a partitioned table: one object that says everything the other rooms need to know. No I/O."""
+"""The contract of a table: one object that says everything the other rooms need to know. No I/O."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import hashlib
 import inspect
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from etl_assets.contract.columns import MAX_COLUMNS, Column, Frozen, Identifier
-from etl_assets.contract.partitions import Partitions, StaticPartitions, TimePartitions
+from etl_assets.contract.partitions import Partitions, Static, StaticPartitions, TimePartitions
 from etl_assets.contract.policies import (
     DateOf,
     FileFormat,
@@ -28,8 +28,8 @@ from etl_assets.contract.policies import (
 )
 
 
-class PartitionedTable(Frozen):
-    """Deliveries that each hold the complete rows of one partition; the newest delivery of a partition wins.
+class Table(Frozen):
+    """What every load pattern promises about its input and its table.
 
     A contract that does not hold together raises :class:`~etl_assets.errors.ContractError` when it is made, naming
     the field.
@@ -40,20 +40,15 @@ class PartitionedTable(Frozen):
     landing: str = Field(description="path pattern below the landing root; holds {partition}, may hold * and ?")
     columns: tuple[Column, ...] = Field(min_length=1)
     inputs: tuple[Column, ...] = Field((), description="columns that only the transform needs; not in the table")
-    key: tuple[str, ...] = Field((), description="without a key a partition is a bag of rows, repeats and all")
-    key_unique_in: KeyScope = "table"
-    partition_by: DateOf | ValueOf | None = None
+    key: tuple[str, ...] = ()
     table: Identifier = ""
     format: FileFormat = FileFormat()
     transform: Transform | None = None
 
     new_columns: NewColumns = "refuse"
     invalid_rows: Quarantine | Literal["refuse"] = "refuse"
-    foreign_rows: ForeignRowsPolicy = "refuse"
-    moved_keys: Repair | Literal["refuse"] = "refuse"
     redelivery: Redelivery = "revision"
     min_rows: int = Field(0, ge=0)
-    shrink_limit: float | None = Field(None, ge=0, lt=1, description="largest share of rows a delivery may lose")
     row_count_file: str | None = Field(None, description="suffix of a control file that holds the row count")
 
     attempts: int = Field(3, ge=1, description="how often a refused delivery is asked for again by itself")
@@ -63,14 +58,14 @@ class PartitionedTable(Frozen):
     owners: tuple[str, ...] = ()
     source_file: str | None = Field(None, exclude=True, description="the module that declares it; set when made")
 
+    #: Whether only the newest delivery of a partition counts; else each is loaded, in order.
+    newest_counts: ClassVar[bool] = True
+    #: What publishing a delivery does, in the ledger's words.
+    operation: ClassVar[Literal["replace", "consume", "merge"]] = "replace"
+
     def __init__(self, **fields: Any) -> None:
         fields.setdefault("source_file", _declaring_file())
         super().__init__(**fields)
-
-    @field_validator("partition_by", mode="before")
-    @classmethod
-    def _column_name(cls, value: object) -> object:
-        return ValueOf(column=value) if isinstance(value, str) else value
 
     @field_validator("transform", mode="before")
     @classmethod
@@ -83,8 +78,6 @@ class PartitionedTable(Frozen):
     @classmethod
     def _pattern(cls, pattern: str) -> str:
         parts = pattern.split("/")
-        if "{partition}" not in pattern:
-            raise ValueError(f"{pattern!r} does not say where {{partition}} stands")
         if pattern.startswith("/") or "" in parts or ".." in parts or "." in parts or "**" in pattern:
             raise ValueError(f"{pattern!r} must be a path below the landing root, without '', '.', '..' or '**'")
         if re.search(r"[{}]", pattern.replace("{partition}", "")):
@@ -106,15 +99,96 @@ class PartitionedTable(Frozen):
         return fields
 
     @model_validator(mode="after")
-    def _consistent(self) -> PartitionedTable:
+    def _holds_together(self) -> Self:
         self._check_names()
-        by_name = {c.name: c for c in self.columns}
-        for field, names in (("key", self.key), ("partition_by", self.partition_by_columns)):
-            for name in names:
-                if name not in by_name:
-                    raise ValueError(f"{field}: {name!r} is not one of the columns")
+        self._check_named("key", self.key)
         if len(set(self.key)) != len(self.key):
             raise ValueError("key: a column stands twice")
+        if self.row_count_file and self.landing.endswith(self.row_count_file):
+            raise ValueError(f"row_count_file: {self.row_count_file!r} ends the names of the deliveries themselves")
+        only = isinstance(self.partitions, StaticPartitions) and len(self.partitions.names) == 1
+        if "{partition}" not in self.landing and not only:
+            raise ValueError(f"landing: {self.landing!r} does not say where {{partition}} stands")
+        return self
+
+    def _check_named(self, field: str, names: tuple[str, ...]) -> None:
+        known = {c.name for c in self.columns}
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{field}: {name!r} is not one of the columns")
+
+    def _check_names(self) -> None:
+        """Column names, input names and aliases are distinct; the database folds case, so this does too.
+
+        A column's own name in other case is an alias like any: headers are compared to the letter.
+        """
+        if len(self.columns) > MAX_COLUMNS:
+            raise ValueError(f"columns: {len(self.columns)} are more than the {MAX_COLUMNS} that a table can hold")
+        seen: dict[str, tuple[str, int]] = {}
+        for number, column in enumerate((*self.columns, *self.inputs)):
+            for name in (column.name, *column.aliases):
+                known, owner = seen.setdefault(name.casefold(), (name, number))
+                if owner != number:
+                    raise ValueError(f"columns: {name!r} and {known!r} are the same name")
+            repeated = {n for n in column.aliases if column.aliases.count(n) > 1 or n == column.name}
+            if repeated:
+                raise ValueError(f"columns: {column.name!r} has the alias {min(repeated)!r} twice, or as its own name")
+
+    # ------------------------------------------------------------------ what the other rooms ask
+
+    @property
+    def transform_version(self) -> int:
+        return self.transform.version if self.transform else 1
+
+    @property
+    def invalid_share(self) -> float:
+        return self.invalid_rows.up_to if isinstance(self.invalid_rows, Quarantine) else 0.0
+
+    @property
+    def required_columns(self) -> frozenset[str]:
+        """Columns whose value no row may lack: the declared ones and the key."""
+        return frozenset({c.name for c in self.columns if c.required} | set(self.key))
+
+    def column(self, name: str) -> Column | None:
+        return next((c for c in self.columns if c.name == name), None)
+
+    @functools.cached_property
+    def code(self) -> str:
+        """Fingerprint of contract and logic: when it is unchanged, the same input gives the same extract.
+
+        The bytes of the declaring module stand for the transform and what it calls there. A change elsewhere is
+        found by the content digest when the extract is made again, under a new label or an old one.
+        """
+        shown = {"transform", "attempts", "max_partitions_per_run", "description", "group", "owners"}
+        digest = hashlib.sha256(self.model_dump_json(exclude=shown).encode())
+        digest.update(str(self.transform_version).encode())
+        if self.transform and self.source_file and Path(self.source_file).is_file():
+            digest.update(Path(self.source_file).read_bytes())
+        return digest.hexdigest()
+
+
+class PartitionedTable(Table):
+    """Deliveries that each hold the complete rows of one partition; the newest delivery of a partition wins.
+
+    Without a key a partition is a bag of rows, repeats and all.
+    """
+
+    key_unique_in: KeyScope = "table"
+    partition_by: DateOf | ValueOf | None = None
+    foreign_rows: ForeignRowsPolicy = "refuse"
+    moved_keys: Repair | Literal["refuse"] = "refuse"
+    shrink_limit: float | None = Field(None, ge=0, lt=1, description="largest share of rows a delivery may lose")
+    allow_empty: bool = Field(True, description="a delivery without rows empties a partition that has some")
+
+    @field_validator("partition_by", mode="before")
+    @classmethod
+    def _column_name(cls, value: object) -> object:
+        return ValueOf(column=value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _partitioned(self) -> Self:
+        self._check_named("partition_by", self.partition_by_columns)
+        by_name = {c.name: c for c in self.columns}
         if isinstance(self.partition_by, DateOf):
             for name in self.partition_by.columns:
                 if by_name[name].type != "integer":
@@ -137,8 +211,6 @@ class PartitionedTable(Frozen):
             raise ValueError(
                 "foreign_rows: quarantine needs a share of rows that may be, as invalid_rows=quarantine(0.01)"
             )
-        if self.row_count_file and self.landing.endswith(self.row_count_file):
-            raise ValueError(f"row_count_file: {self.row_count_file!r} ends the names of the deliveries themselves")
         if isinstance(self.moved_keys, Repair):
             if not self.keys_can_move:
                 raise ValueError("moved_keys: repair is for keys that are unique in the table and can change partition")
@@ -146,25 +218,6 @@ class PartitionedTable(Frozen):
             if order != "delivery" and (order not in by_name or by_name[order].type in ("text", "json", "boolean")):
                 raise ValueError(f"moved_keys: {order!r} is neither 'delivery' nor a column that orders rows")
         return self
-
-    def _check_names(self) -> None:
-        """Column names, input names and aliases are distinct; the database folds case, so this does too.
-
-        A column's own name in other case is an alias like any: headers are compared to the letter.
-        """
-        if len(self.columns) > MAX_COLUMNS:
-            raise ValueError(f"columns: {len(self.columns)} are more than the {MAX_COLUMNS} that a table can hold")
-        seen: dict[str, tuple[str, int]] = {}
-        for number, column in enumerate((*self.columns, *self.inputs)):
-            for name in (column.name, *column.aliases):
-                known, owner = seen.setdefault(name.casefold(), (name, number))
-                if owner != number:
-                    raise ValueError(f"columns: {name!r} and {known!r} are the same name")
-            repeated = {n for n in column.aliases if column.aliases.count(n) > 1 or n == column.name}
-            if repeated:
-                raise ValueError(f"columns: {column.name!r} has the alias {min(repeated)!r} twice, or as its own name")
-
-    # ------------------------------------------------------------------ what the other rooms ask
 
     @property
     def partition_by_columns(self) -> tuple[str, ...]:
@@ -182,39 +235,21 @@ class PartitionedTable(Frozen):
         return not self.partition_by_columns or not set(self.partition_by_columns) <= set(self.key)
 
     @property
-    def transform_version(self) -> int:
-        return self.transform.version if self.transform else 1
-
-    @property
-    def invalid_share(self) -> float:
-        return self.invalid_rows.up_to if isinstance(self.invalid_rows, Quarantine) else 0.0
-
-    @property
     def required_columns(self) -> frozenset[str]:
         """Columns whose value no row may lack: the declared ones, the key, and what gives the partition."""
         declared = {c.name for c in self.columns if c.required}
         order = {self.moved_keys.order} if isinstance(self.moved_keys, Repair) else set()
         return frozenset(declared | set(self.key) | set(self.partition_by_columns) | (order - {"delivery"}))
 
-    def column(self, name: str) -> Column | None:
-        return next((c for c in self.columns if c.name == name), None)
 
-    @functools.cached_property
-    def code(self) -> str:
-        """Fingerprint of contract and logic: when it is unchanged, the same input gives the same extract.
+def ReferenceTable(**fields: Any) -> PartitionedTable:
+    """A small table that is delivered whole each time: one partition, replaced by the newest delivery.
 
-        The bytes of the declaring module stand for the transform and what it calls there. A change elsewhere is
-        found by the content digest when the extract is made again, under a new label or an old one.
-        """
-        shown = {"transform", "attempts", "max_partitions_per_run", "description", "group", "owners"}
-        digest = hashlib.sha256(self.model_dump_json(exclude=shown).encode())
-        digest.update(str(self.transform_version).encode())
-        if self.transform and self.source_file and Path(self.source_file).is_file():
-            digest.update(Path(self.source_file).read_bytes())
-        return digest.hexdigest()
-
-
-Pipeline = PartitionedTable
+    Takes the fields of a :class:`PartitionedTable` but ``partitions``. ``landing`` holds no ``{partition}``; deliveries
+    are ordered by what stands below its first wildcard. A delivery without rows is refused unless ``allow_empty=True``:
+    for a whole table it is more often an accident of the publisher's than the truth.
+    """
+    return PartitionedTable(**{"partitions": Static("all"), "allow_empty": False} | fields)
 
 
 def _declaring_file() -> str | None:

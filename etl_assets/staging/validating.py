@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from etl_assets.contract import Column, DateOf, Pipeline, StaticPartitions, TimePartitions, ValueOf
+from etl_assets.contract import Column, DateOf, PartitionedTable, StaticPartitions, Table, TimePartitions, ValueOf
 from etl_assets.staging.rejects import Rejected
 
 #: The column that numbers the records of a delivery, while rows are being staged.
 RECORD = "__record"
 
 
-def find_invalid(contract: Pipeline, table: pa.Table) -> dict[int, list[str]]:
+def find_invalid(contract: Table, table: pa.Table) -> dict[int, list[str]]:
     """Rows (by position) that break a promise about their values, with the reasons."""
     invalid: dict[int, list[str]] = {}
 
@@ -47,7 +47,7 @@ def _check_bounds(column: Column, values: pa.ChunkedArray, mark: Any) -> None:
         mark(pc.greater(values, bound), lambda row: f"{column.name} is {values[row].as_py()}, more than {high}")
 
 
-def find_foreign(contract: Pipeline, scope: str, table: pa.Table) -> dict[int, list[str]]:
+def find_foreign(contract: PartitionedTable, scope: str, table: pa.Table) -> dict[int, list[str]]:
     """Rows (by position) that belong to another partition than ``scope``, with the one they belong to."""
     rule = contract.partition_by
     if rule is None or not table.num_rows:
@@ -58,7 +58,7 @@ def find_foreign(contract: Pipeline, scope: str, table: pa.Table) -> dict[int, l
 
 
 class _DateOf:
-    def __init__(self, contract: Pipeline, scope: str, rule: DateOf) -> None:
+    def __init__(self, contract: PartitionedTable, scope: str, rule: DateOf) -> None:
         assert isinstance(contract.partitions, TimePartitions)
         self.partitions, self.rule = contract.partitions, rule
         start = self.partitions.parse(scope)
@@ -88,7 +88,7 @@ class _DateOf:
 
 
 class _ValueOf:
-    def __init__(self, contract: Pipeline, scope: str, rule: ValueOf) -> None:
+    def __init__(self, contract: PartitionedTable, scope: str, rule: ValueOf) -> None:
         self.partitions, self.scope, self.column = contract.partitions, scope, rule.column
 
     def mask(self, table: pa.Table) -> pa.Array:

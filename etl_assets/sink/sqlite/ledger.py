@@ -13,7 +13,7 @@ COUNTS = tuple(f.name for f in fields(Counts))
 
 _BATCH = (
     "SELECT b.id, b.batch, b.pipeline, b.scope, b.delivery, b.revision, b.delivery_order, b.transform_version, b.ordinal, "
-    "b.operation, b.reason, b.operation_id, b.digest, b.input_sha256, b.code, b.generation, b.run, b.rows, "
+    "b.operation, b.reason, b.operation_id, b.digest, b.input_sha256, b.code, b.generation, b.run, b.rows, b.lower, b.upper, "
     f"{', '.join('b.' + c for c in COUNTS)}, s.batch, b.committed_at "
     "FROM etl_batch b LEFT JOIN etl_batch s ON s.id = b.supersedes "
 )
@@ -21,8 +21,8 @@ _BATCH = (
 
 def _batch(row: tuple[Any, ...]) -> Batch:
     plain = (f.name for f in fields(Batch) if f.name != "counts")
-    values = dict(zip(plain, (*row[:18], *row[-2:]), strict=True))
-    return Batch(**values, counts=Counts(*row[18:-2]))
+    values = dict(zip(plain, (*row[:20], *row[-2:]), strict=True))
+    return Batch(**values, counts=Counts(*row[20:-2]))
 
 
 def batches(connection: sqlite3.Connection, pipeline: str | None, scope: str | None) -> list[Batch]:
@@ -51,12 +51,26 @@ def insert_batch(connection: sqlite3.Connection, batch: Batch, supersedes: int |
     values = (
         *(batch.id, batch.batch, batch.pipeline, batch.scope, batch.delivery, batch.revision, batch.order),
         *(batch.transform_version, batch.ordinal, batch.operation, batch.reason, batch.operation_id, batch.digest),
-        *(batch.input_sha256, batch.code, batch.generation, batch.run, batch.rows),
+        *(batch.input_sha256, batch.code, batch.generation, batch.run, batch.rows, batch.lower, batch.upper),
         *(*batch.counts.as_dict().values(), supersedes),
     )
     marks = ", ".join("?" * len(values))
     connection.execute(f"INSERT INTO etl_batch VALUES ({marks}, {NOW})", values)
     return str(connection.execute("SELECT committed_at FROM etl_batch WHERE id = ?", (batch.id,)).fetchone()[0])
+
+
+def position(connection: sqlite3.Connection, pipeline: str) -> int | None:
+    """The committed position of a change log; None before its first batch."""
+    row = connection.execute("SELECT position FROM etl_progress WHERE pipeline = ?", (pipeline,)).fetchone()
+    return int(row[0]) if row else None
+
+
+def move_position(connection: sqlite3.Connection, batch: Batch) -> None:
+    connection.execute(
+        "INSERT INTO etl_progress VALUES (?, ?, ?) "
+        "ON CONFLICT (pipeline) DO UPDATE SET position = excluded.position, batch = excluded.batch",
+        (batch.pipeline, batch.upper, batch.id),
+    )
 
 
 def generation(connection: sqlite3.Connection, pipeline: str, scope: str) -> tuple[int, str]:

@@ -9,10 +9,18 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, replace
 
-from etl_assets.contract import Pipeline
-from etl_assets.errors import BatchIdentityConflict, LedgerMismatch, ShrunkDelivery, StaleWriter, Superseded
+from etl_assets.contract import ChangeLogTable, PartitionedTable, Pipeline, WatermarkTable
+from etl_assets.errors import (
+    BatchIdentityConflict,
+    EmptyDelivery,
+    LedgerMismatch,
+    ShrunkDelivery,
+    StaleWriter,
+    Superseded,
+)
 from etl_assets.model import Batch, Changes, Claim, Extract, Manifest, Receipt, Restatement, batch_id
 from etl_assets.sink.sqlite import ledger
+from etl_assets.sink.sqlite.consume import consume_events, merge_snapshot
 from etl_assets.sink.sqlite.replace import Replacement, Target, replace_partition
 from etl_assets.sink.sqlite.schema import migrate
 from etl_assets.sink.sqlite.tables import PARTITION, index_table, prepare_table
@@ -48,20 +56,14 @@ def publish(
     known = ledger.batch_named(connection, name)
     if known:
         return already_committed(known, manifest, partition.batch)
-    if not restate:
-        _check_order(manifest, partition.batch)
-        _check_shrinkage(pipeline, manifest, partition.batch)
-    table, new = prepare_table(connection, pipeline, manifest.columns)
-    if new and not restate:
-        _check_never_filled(connection, pipeline)
-    rows_before = _count_rows(connection, table.sql, partition, manifest, bool(restate))
-    number = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM etl_batch").fetchone()[0]
-    columns = tuple(c.name for c in manifest.columns)
-    target = Target(table, pipeline, partition.id, manifest.scope, number, manifest.order, columns)
-    if new:
-        done = replace_new(connection, target, manifest.rows)
-    else:
-        done = replace_partition(connection, target, rows_before, manifest.rows)
+    number = int(connection.execute("SELECT coalesce(max(id), 0) + 1 FROM etl_batch").fetchone()[0])
+    match pipeline:
+        case PartitionedTable():
+            done = _replace(connection, pipeline, manifest, partition, number, restate)
+        case ChangeLogTable():
+            done = consume_events(connection, pipeline, manifest, number, restate)
+        case WatermarkTable():
+            done = merge_snapshot(connection, pipeline, manifest, number, restate)
     batch = Batch(
         id=number,
         batch=name,
@@ -72,7 +74,7 @@ def publish(
         order=manifest.order,
         transform_version=manifest.transform_version,
         ordinal=ordinal,
-        operation="restate" if restate else "replace",
+        operation="restate" if restate else pipeline.operation,
         reason=restate.reason if restate else None,
         operation_id=restate.operation if restate else None,
         digest=manifest.digest,
@@ -81,6 +83,8 @@ def publish(
         generation=claim.generation,
         run=claim.run,
         rows=manifest.rows,
+        lower=manifest.lower,
+        upper=manifest.upper,
         counts=replace(done.counts, source=manifest.source_rows, rejected=manifest.rejected_rows),
         supersedes=partition.batch.batch if partition.batch else None,
         committed_at="",
@@ -89,6 +93,29 @@ def publish(
     _move_progress(connection, partition.id, batch, done)
     ledger.forget_refusal(connection, batch)
     return Receipt("committed", replace(batch, committed_at=committed_at), done.changes)
+
+
+def _replace(
+    connection: sqlite3.Connection,
+    pipeline: PartitionedTable,
+    manifest: Manifest,
+    partition: _Partition,
+    number: int,
+    restate: Restatement | None,
+) -> Replacement:
+    """Rows of a partitioned table: in the order of deliveries, the partition becomes what the newest one holds."""
+    if not restate:
+        _check_order(manifest, partition.batch)
+        _check_shrinkage(pipeline, manifest, partition)
+    table, new = prepare_table(connection, pipeline, manifest.columns)
+    if new and not restate:
+        _check_never_filled(connection, pipeline)
+    rows_before = _count_rows(connection, table.sql, partition, manifest, bool(restate))
+    columns = tuple(c.name for c in manifest.columns)
+    target = Target(table, pipeline, partition.id, manifest.scope, number, manifest.order, columns)
+    if new:
+        return replace_new(connection, target, manifest.rows)
+    return replace_partition(connection, target, rows_before, manifest.rows)
 
 
 def replace_new(connection: sqlite3.Connection, target: Target, candidates: int) -> Replacement:
@@ -110,7 +137,7 @@ def already_committed(known: Batch, manifest: Manifest, current: Batch | None) -
             f"{known.batch} is committed with digest {known.digest[:12]}…, and this extract has {manifest.digest[:12]}…: "
             f"{what}. Nothing was changed. Raise the transform's version, so that the ledger can tell the two apart"
         )
-    newer = current.batch if current and current.id != known.id else None
+    newer = current.batch if current and current.id != known.id and known.upper is None else None
     return Receipt("already committed", known, Changes(), superseded_by=newer)
 
 
@@ -155,8 +182,13 @@ def _check_order(manifest: Manifest, current: Batch | None) -> None:
     )
 
 
-def _check_shrinkage(pipeline: Pipeline, manifest: Manifest, current: Batch | None) -> None:
-    limit = pipeline.shrink_limit
+def _check_shrinkage(pipeline: PartitionedTable, manifest: Manifest, partition: _Partition) -> None:
+    limit, current = pipeline.shrink_limit, partition.batch
+    if not pipeline.allow_empty and not manifest.rows and partition.rows:
+        raise EmptyDelivery(
+            f"{manifest.batch} has a header and no rows, and {pipeline.table!r} has {partition.rows:,}; allow_empty=False. "
+            "Nothing was changed. If it is meant, restate it with a reason"
+        )
     if limit is None or current is None or manifest.rows >= current.rows * (1 - limit):
         return
     raise ShrunkDelivery(
@@ -196,6 +228,8 @@ def _count_rows(
 
 def _move_progress(connection: sqlite3.Connection, partition: int, batch: Batch, done: Replacement) -> None:
     connection.execute("UPDATE etl_partition SET batch = ?, rows = ? WHERE id = ?", (batch.id, done.rows, partition))
+    if batch.upper is not None:
+        ledger.move_position(connection, batch)
     for scope, taken, restored in done.changes.touched:
         where = (batch.pipeline, scope)
         connection.execute(

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from etl_assets.contract import Pipeline, Repair
+from etl_assets.contract import PartitionedTable, Repair
 from etl_assets.errors import MovedKeys
 from etl_assets.model import Change, Changes, Counts
 from etl_assets.sink.sqlite.connection import quoted
@@ -42,7 +42,7 @@ class Target:
     """One partition of a table, and the batch that replaces it. ``order`` is its delivery's, as text."""
 
     table: Table
-    pipeline: Pipeline
+    pipeline: PartitionedTable
     partition: int
     scope: str
     batch: int
@@ -213,7 +213,7 @@ def _order_of(target: Target, alias: str) -> str:
     )
 
 
-def _comparable(pipeline: Pipeline, column: str, value: str) -> str:
+def _comparable(pipeline: PartitionedTable, column: str, value: str) -> str:
     """A value in a form that compares as the column's type does: decimals are exact text, and 9.0 comes before 10.0.
 
     Of equal scale, a longer one is larger; for negative ones all is the other way round, digit by digit.

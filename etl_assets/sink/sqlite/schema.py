@@ -30,6 +30,8 @@ _FIRST = (
         generation INTEGER NOT NULL,
         run TEXT NOT NULL,
         rows INTEGER NOT NULL,
+        lower INTEGER,
+        upper INTEGER,
         source INTEGER NOT NULL,
         rejected INTEGER NOT NULL,
         inserted INTEGER NOT NULL,
@@ -39,6 +41,9 @@ _FIRST = (
         moved INTEGER NOT NULL,
         aside INTEGER NOT NULL,
         restored INTEGER NOT NULL,
+        stale INTEGER NOT NULL,
+        skipped INTEGER NOT NULL,
+        ties INTEGER NOT NULL,
         supersedes INTEGER REFERENCES etl_batch (id),
         committed_at TEXT NOT NULL
     ) STRICT""",
@@ -52,6 +57,13 @@ _FIRST = (
         rows INTEGER NOT NULL,
         UNIQUE (pipeline, scope)
     ) STRICT""",
+    # How far a log or a series of snapshots is consumed: the last position, or the newest change, and the batch that
+    # moved it there. Changes of timestamps count microseconds since 1970, of dates days.
+    """CREATE TABLE etl_progress (
+        pipeline TEXT PRIMARY KEY,
+        position INTEGER NOT NULL,
+        batch INTEGER NOT NULL REFERENCES etl_batch (id)
+    ) STRICT, WITHOUT ROWID""",
     # Other partitions that a batch changed because keys moved: rows taken from them, rows given back to them.
     """CREATE TABLE etl_touched (
         batch INTEGER NOT NULL REFERENCES etl_batch (id),

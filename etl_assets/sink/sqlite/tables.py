@@ -1,10 +1,11 @@
 """The pipeline's own table: how it is laid out, created and widened. All inside the caller's transaction.
 
-Three layouts, by what tells rows apart:
+Four layouts, by what tells rows apart:
 
 - a key that cannot leave its partition: rows are stored in order of partition and key, and nothing else is indexed;
 - a key that is unique in the table and may move: a rowid table, one index on the key, one on the partition;
-- no key: a rowid table and an index on the partition.
+- no key: a rowid table and an index on the partition;
+- versions of keys: stored in order of key under another name, behind a view of the live ones.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from etl_assets.contract import Pipeline, Repair
+from etl_assets.contract import PartitionedTable, Pipeline, Repair
 from etl_assets.errors import BadHeader, ContractError, EtlError
 from etl_assets.model import ExtractColumn
 from etl_assets.sink.sqlite.connection import quoted
+from etl_assets.staging.folding import DELETED
 
 PARTITION, BATCH = "_partition", "_batch"
 
@@ -32,8 +34,9 @@ class Table:
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
-    movable: bool
-    repaired: bool
+    movable: bool = False
+    repaired: bool = False
+    versions: bool = False
 
     @property
     def sql(self) -> str:
@@ -58,9 +61,12 @@ def prepare_table(
     where a column that a delivery adds does not.
     """
     known = _own(connection, pipeline)
-    existing = [row[1] for row in connection.execute(f"PRAGMA main.table_info({quoted(pipeline.table)})")]
+    table = _described(pipeline, [])
+    existing = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table.sql})")]
     new = not existing
-    table = _described(pipeline, [c for c in existing if c not in (PARTITION, BATCH)] or [c.name for c in columns])
+    table = replace(
+        table, columns=tuple(c for c in existing if c not in (PARTITION, BATCH)) or tuple(c.name for c in columns)
+    )
     tables = (table.sql, *((table.aside,) if table.repaired else ()))
     folded = {name.casefold(): name for name in existing}
     forms = {} if new else dict(known)
@@ -76,9 +82,21 @@ def prepare_table(
         connection.execute(f"DROP TABLE IF EXISTS main.{table.aside}")
         for name in tables:
             _create(connection, table, name, columns)
+    table = replace(table, columns=(*table.columns, *(c for c in forms if not new and c not in existing)))
     if forms != known:
         connection.execute("UPDATE etl_table SET columns = ? WHERE name = ?", (json.dumps(forms), pipeline.table))
-    return _described(pipeline, [*table.columns, *(c for c in forms if not new and c not in existing)]), new
+        if table.versions:
+            _show_live_rows(connection, pipeline.table, table)
+    return table, new
+
+
+def _show_live_rows(connection: sqlite3.Connection, name: str, table: Table) -> None:
+    """The view under the pipeline's own name: rows that are not deleted, without what tells versions apart."""
+    columns = ", ".join(quoted(c) for c in table.columns if not c.startswith("_"))
+    connection.execute(f"DROP VIEW IF EXISTS main.{quoted(name)}")
+    connection.execute(
+        f"CREATE VIEW {quoted(name)} AS SELECT {columns}, {BATCH} FROM {table.sql} WHERE NOT {quoted(DELETED)}"
+    )
 
 
 def _misfit(pipeline: Pipeline, column: ExtractColumn, form: str, have: str) -> EtlError:
@@ -106,7 +124,7 @@ def _form(pipeline: Pipeline, column: ExtractColumn) -> str:
 
 def index_table(connection: sqlite3.Connection, table: Table) -> None:
     """Build the indexes of a new table: after its first rows, which is when they cost least."""
-    if table.key and not table.movable:
+    if table.versions or (table.key and not table.movable):
         return
     connection.execute(f"CREATE INDEX {quoted(f'_partition_{table.name}')} ON {table.sql} ({PARTITION})")
     if table.movable:
@@ -115,17 +133,22 @@ def index_table(connection: sqlite3.Connection, table: Table) -> None:
 
 
 def _described(pipeline: Pipeline, columns: Sequence[str]) -> Table:
+    if not isinstance(pipeline, PartitionedTable):
+        return Table(f"_versions_{pipeline.table}", tuple(columns), pipeline.key, versions=True)
     repaired = isinstance(pipeline.moved_keys, Repair)
     return Table(pipeline.table, tuple(columns), pipeline.key, pipeline.keys_can_move, repaired)
 
 
 def _create(connection: sqlite3.Connection, table: Table, name: str, columns: Sequence[ExtractColumn]) -> None:
     parts = [f"{quoted(c.name)} {storage(c.type)}{' NOT NULL' if c.name in table.key else ''}" for c in columns]
-    parts += [f"{PARTITION} INTEGER NOT NULL", f"{BATCH} INTEGER NOT NULL"]
+    parts += [f"{own} INTEGER NOT NULL" for own in ((BATCH,) if table.versions else (PARTITION, BATCH))]
     key = ", ".join(map(quoted, table.key))
     options = "STRICT"
     if name == table.aside:
         parts.append(f"PRIMARY KEY ({key}, {PARTITION})")
+        options = "STRICT, WITHOUT ROWID"
+    elif table.versions:
+        parts.append(f"PRIMARY KEY ({key})")
         options = "STRICT, WITHOUT ROWID"
     elif table.key and not table.movable:
         parts.append(f"PRIMARY KEY ({PARTITION}, {key})")
@@ -135,9 +158,9 @@ def _create(connection: sqlite3.Connection, table: Table, name: str, columns: Se
 
 def _own(connection: sqlite3.Connection, pipeline: Pipeline) -> dict[str, str]:
     """Take the table for this pipeline, or make sure that it has it, under the same key; the forms of its columns."""
-    identity = json.dumps(
-        {"key": pipeline.key, "movable": pipeline.keys_can_move, "repair": isinstance(pipeline.moved_keys, Repair)}
-    )
+    table = _described(pipeline, [])
+    facts = {"key": table.key, "movable": table.movable, "repair": table.repaired}
+    identity = json.dumps(facts | ({"versions": True} if table.versions else {}))
     row = connection.execute(
         "SELECT pipeline, identity, columns, name FROM etl_table WHERE lower(name) = lower(?)", (pipeline.table,)
     ).fetchone()

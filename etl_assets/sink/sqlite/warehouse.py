@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from etl_assets.contract import Pipeline
-from etl_assets.errors import EtlError
+from etl_assets.contract import PartitionedTable, Pipeline
+from etl_assets.errors import EtlError, UnknownPipeline
 from etl_assets.model import (
     Arrival,
     Batch,
@@ -27,6 +28,7 @@ from etl_assets.sink.sqlite import ledger, schema, staging_file
 from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, quoted, reading, writing
 from etl_assets.sink.sqlite.publish import check_writer, publish
 from etl_assets.sink.sqlite.tables import PARTITION
+from etl_assets.sink.sqlite.verifying import verify_versions, versions_profile
 from etl_assets.staging.extract import candidate_path
 
 
@@ -115,6 +117,8 @@ class SQLiteWarehouse:
             )
             scopes = dict(connection.execute("SELECT id, scope FROM etl_partition").fetchall())
             exists = connection.execute("SELECT 1 FROM etl_table WHERE pipeline = ?", (pipeline.name,)).fetchone()
+            if not isinstance(pipeline, PartitionedTable):
+                return verify_versions(connection, pipeline.name, pipeline.table)
             query = f"SELECT {PARTITION}, count(*) FROM {quoted(pipeline.table)} GROUP BY {PARTITION}"
             try:
                 found = dict(connection.execute(query).fetchall()) if exists else {}
@@ -125,6 +129,25 @@ class SQLiteWarehouse:
             for i in sorted({*found, *ledger_rows})
             if found.get(i, 0) != ledger_rows.get(i, 0)
         ]
+
+    def newest(self, pipeline: Pipeline, column: str) -> str | None:
+        """The largest value of a column, as it is stored."""
+        with self._reading() as connection:
+            if connection is None or not _exists(connection, pipeline.table):
+                return None
+            row = connection.execute(f"SELECT max({quoted(column)}) FROM {quoted(pipeline.table)}").fetchone()
+            return str(row[0]) if row[0] is not None else None
+
+    def profile(self, name: str) -> dict[str, Any]:
+        """What a table of versions holds, beside what the ledger says of it. Raises :class:`UnknownPipeline`."""
+        with self._reading() as connection:
+            row = (
+                connection
+                and connection.execute("SELECT name, identity FROM etl_table WHERE pipeline = ?", (name,)).fetchone()
+            )
+            if not connection or not row:
+                raise UnknownPipeline(f"{self.path}: there is no source {name!r}: build it first")
+            return versions_profile(connection, name, *row)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
@@ -143,3 +166,7 @@ class SQLiteWarehouse:
         with self._reading() as connection:
             query = "SELECT 1 FROM etl_partition WHERE pipeline = ? AND scope = ? AND rows > 0"
             return bool(connection and connection.execute(query, (pipeline, scope)).fetchone())
+
+
+def _exists(connection: sqlite3.Connection, table: str) -> bool:
+    return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone())

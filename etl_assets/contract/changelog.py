@@ -1,0 +1,55 @@
+"""The contract of a change log: ordered events, each of them the new state of one row, or its end. No I/O."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from etl_assets.contract.columns import Frozen
+from etl_assets.contract.table import Table
+
+
+class Events(Frozen):
+    """How an event is written: one JSON object a line.
+
+    ``native``: ``{"pos": 7, "op": "upsert" | "delete", "version": 2, "row": {…}}``. ``debezium``: ``op`` is ``c``, ``r``,
+    ``u`` or ``d``, with ``before`` and ``after``; an update that changes the key ends the old row and starts the new one.
+    Positions are contiguous. Versions grow with each change of an entity; without a version field the position is one.
+    """
+
+    envelope: Literal["native", "debezium"] = "native"
+    position: str = "pos"
+    version: str | None = "version"
+    first_position: int = Field(1, ge=1, description="the position of the log's first event")
+
+
+def native(position: str = "pos", version: str | None = "version") -> Events:
+    """Events with ``op`` upsert or delete, and the row under ``row``."""
+    return Events(envelope="native", position=position, version=version)
+
+
+def debezium(position: str = "pos", version: str | None = "version") -> Events:
+    """Events in Debezium's envelope; position and version are fields beside ``op``."""
+    return Events(envelope="debezium", position=position, version=version)
+
+
+class ChangeLogTable(Table):
+    """Deliveries that each hold the next events of a log; the table is what the events so far add up to.
+
+    ``partitions`` are the days (or hours …) of arrival. Every delivery is consumed, in order of position: a gap or an
+    overlap is refused by name. A row that is deleted is remembered, so that a stale event does not bring it back.
+    """
+
+    events: Events = Events()
+
+    newest_counts: ClassVar[bool] = False
+    operation: ClassVar[Literal["replace", "consume", "merge"]] = "consume"
+
+    @model_validator(mode="after")
+    def _log(self) -> Self:
+        if not self.key:
+            raise ValueError("key: the rows of a change log are told apart by a key")
+        if self.transform is not None or self.inputs:
+            raise ValueError("transform: events are applied as they are; derive another table for what is computed")
+        return self

@@ -1,0 +1,103 @@
+"""What a log's events and a series of snapshots do to a table of versions, inside publish's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from etl_assets.contract import ChangeLogTable, Lookback, WatermarkTable, Window
+from etl_assets.errors import Superseded, UnexpectedCursor
+from etl_assets.model import Changes, Manifest, Restatement
+from etl_assets.sink.sqlite import ledger
+from etl_assets.sink.sqlite.merge import Merge, clear_versions, merge_versions, withdraw_absent
+from etl_assets.sink.sqlite.replace import Replacement
+from etl_assets.sink.sqlite.tables import prepare_table
+
+
+def consume_events(
+    connection: sqlite3.Connection,
+    pipeline: ChangeLogTable,
+    manifest: Manifest,
+    number: int,
+    restate: Restatement | None,
+) -> Replacement:
+    """The next events of a log, and no others, are merged. Raises :class:`UnexpectedCursor`."""
+    done = ledger.position(connection, pipeline.name)
+    at = pipeline.events.first_position - 1 if done is None else done
+    assert manifest.lower is not None
+    assert manifest.upper is not None
+    if restate:
+        raise UnexpectedCursor(
+            f"{manifest.batch}: events are consumed once; a change log is not restated. Deliver correcting events instead"
+        )
+    if manifest.lower != at:
+        gap = manifest.lower > at
+        missing = (
+            f"positions {at + 1} to {manifest.lower} are missing" if gap else f"positions up to {at} are committed"
+        )
+        advice = "It waits for the delivery that holds them" if gap else "Deliver what comes after them"
+        raise UnexpectedCursor(
+            f"{manifest.batch} holds positions {manifest.lower + 1} to {manifest.upper}, and {missing}: "
+            f"{'a gap' if gap else 'an overlap'}. Nothing was changed. {advice}"
+        )
+    table, _ = prepare_table(connection, pipeline, manifest.columns)
+    columns = tuple(c.name for c in manifest.columns)
+    absent = tuple(c for c in table.columns if c not in columns)
+    counts = merge_versions(connection, Merge(table.sql, table.key, columns, absent, number))
+    return Replacement(counts, Changes(), rows=0)
+
+
+def merge_snapshot(
+    connection: sqlite3.Connection,
+    pipeline: WatermarkTable,
+    manifest: Manifest,
+    number: int,
+    restate: Restatement | None,
+) -> Replacement:
+    """Rows of a snapshot beyond the watermark are merged; of a complete one all are, and absent keys are withdrawn.
+
+    Restated, the table becomes this snapshot. Raises :class:`Superseded` for a complete one older than the last.
+    """
+    table, _ = prepare_table(connection, pipeline, manifest.columns)
+    complete = pipeline.complete != "no"
+    cleared = 0
+    if restate:
+        cleared = clear_versions(connection, table.sql)
+    elif complete:
+        _check_snapshots_order(connection, manifest)
+    watermark = None if restate else ledger.position(connection, pipeline.name)
+    unbounded = complete or pipeline.bounds == "none" or watermark is None
+    least = None if unbounded or watermark is None else _least(pipeline, watermark)
+    columns = tuple(c.name for c in manifest.columns)
+    absent = tuple(c for c in table.columns if c not in columns)
+    merge = Merge(table.sql, table.key, columns, absent, number, least=least, watermark=watermark, lift=complete)
+    counts = merge_versions(connection, merge)
+    if complete and not restate:
+        window = pipeline.complete.column if isinstance(pipeline.complete, Window) else None
+        counts = withdraw_absent(connection, merge, counts, window)
+    return Replacement(counts.plus(deleted=cleared), Changes(), rows=0)
+
+
+def _least(pipeline: WatermarkTable, watermark: int) -> int:
+    """The smallest change that is looked at, by the contract's bounds."""
+    match pipeline.bounds:
+        case "strict":
+            return watermark + 1
+        case Lookback(by=by):
+            column = pipeline.column(pipeline.updated)
+            assert column is not None
+            return watermark - (by.days if column.type == "date" else int(by.total_seconds() * 1_000_000))
+        case _:
+            return watermark
+
+
+def _check_snapshots_order(connection: sqlite3.Connection, manifest: Manifest) -> None:
+    newest = connection.execute(
+        "SELECT batch, scope, delivery_order, revision FROM etl_batch WHERE pipeline = ? "
+        "ORDER BY scope DESC, delivery_order DESC, revision DESC LIMIT 1",
+        (manifest.pipeline,),
+    ).fetchone()
+    if newest and newest[1:] > (manifest.scope, manifest.order, manifest.revision):
+        raise Superseded(
+            f"{manifest.batch} is a complete snapshot, and {newest[0]}, a later one, is committed. Nothing was changed. To "
+            "make the table this snapshot all the same, restate it with a reason"
+        )

@@ -1,0 +1,138 @@
+"""Merge the last states of keys into a table of versions: the newer version stands, and an end is remembered.
+
+Runs inside publish's transaction, on candidate rows attached as ``stage``. Rows lie in ``_versions_<table>`` with their
+version and whether they are deleted; the table's own name is a view of those that are not, so that readers see live rows
+and a stale event still meets the tombstone that it must not undo.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from etl_assets.errors import VersionConflict
+from etl_assets.model import Counts
+from etl_assets.sink.sqlite.connection import quoted
+from etl_assets.sink.sqlite.staging_file import TABLE as CANDIDATE
+from etl_assets.staging.folding import DELETED, POSITION, VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A table of versions, and the batch that is merged into it. ``columns`` are all of the
+    candidate's, ``absent`` those that only the table has: a new version has no value there.
+
+    Candidates below the version ``least`` are skipped; those at ``watermark`` are counted as ties. With ``lift``, a
+    candidate brings back a deleted row of the same version: a complete snapshot says that it is there.
+    """
+
+    table: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    absent: tuple[str, ...]
+    batch: int
+    least: int | None = None
+    watermark: int | None = None
+    lift: bool = False
+
+    @property
+    def same_key(self) -> str:
+        return " AND ".join(f"t.{quoted(k)} = c.{quoted(k)}" for k in self.key)
+
+    def of(self, alias: str, columns: Sequence[str]) -> str:
+        return ", ".join(f"{alias}.{quoted(c)}" for c in columns)
+
+
+def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
+    """Apply candidate rows, one a key. Raises :class:`VersionConflict` where a version has two different states."""
+    version, deleted = quoted(VERSION), quoted(DELETED)
+    beyond = f"WHERE c.{version} >= {merge.least} " if merge.least is not None else ""
+    connection.execute(
+        f"CREATE TEMP TABLE plan AS SELECT c.rowid AS candidate, t.{deleted} IS NULL OR t.{deleted} AS was_gone, "
+        f"c.{deleted} AS goes, coalesce(c.{version} > t.{version}, 1) AS newer, coalesce(c.{version} = t.{version}, 0) AS same "
+        f"FROM {CANDIDATE} c LEFT JOIN main.{merge.table} t ON {merge.same_key} {beyond}ORDER BY c.rowid"
+    )
+    _refuse_conflict(connection, merge)
+    lifted = "same AND was_gone AND NOT goes" if merge.lift else "0"
+    inserted, restored, updated, gone, unchanged, stale, planned = (
+        int(n)
+        for n in connection.execute(
+            f"SELECT total(newer AND was_gone AND NOT goes), total({lifted}), total(newer AND NOT was_gone AND NOT goes), "
+            f"total(newer AND NOT was_gone AND goes), total(same AND NOT ({lifted})), total(NOT newer AND NOT same), "
+            "count(*) FROM temp.plan"
+        ).fetchone()
+    )
+    names = ", ".join(map(quoted, merge.columns))
+    settings = ", ".join(
+        f"{quoted(c)} = excluded.{quoted(c)}" for c in (*merge.columns, "_batch") if c not in merge.key
+    )
+    settings += "".join(f", {quoted(c)} = NULL" for c in merge.absent)
+    connection.execute(
+        f"INSERT INTO main.{merge.table} ({names}, _batch) SELECT {merge.of('c', merge.columns)}, ? "
+        f"FROM temp.plan p CROSS JOIN {CANDIDATE} c WHERE (p.newer OR ({lifted})) AND c.rowid = p.candidate "
+        f"ORDER BY p.candidate ON CONFLICT ({', '.join(map(quoted, merge.key))}) DO UPDATE SET {settings}",
+        (merge.batch,),
+    )
+    rows, ties = connection.execute(
+        f"SELECT count(*), total({version} IS ?) FROM {CANDIDATE}", (merge.watermark,)
+    ).fetchone()
+    return Counts(
+        inserted=inserted,
+        updated=updated,
+        deleted=gone,
+        unchanged=unchanged,
+        restored=restored,
+        stale=stale,
+        skipped=rows - planned,
+        ties=int(ties) if merge.watermark is not None else 0,
+    )
+
+
+def withdraw_absent(connection: sqlite3.Connection, merge: Merge, counts: Counts, window: str | None) -> Counts:
+    """Mark live rows that a complete snapshot does not have as deleted; within a window, only those inside of it."""
+    inside = ""
+    if window is not None:
+        column = quoted(window)
+        inside = f"AND t.{column} BETWEEN (SELECT min({column}) FROM {CANDIDATE}) AND (SELECT max({column}) FROM {CANDIDATE}) "
+    gone = connection.execute(
+        f"UPDATE main.{merge.table} AS t SET {quoted(DELETED)} = 1, _batch = ? WHERE NOT t.{quoted(DELETED)} {inside}"
+        f"AND NOT EXISTS (SELECT 1 FROM {CANDIDATE} c WHERE {merge.same_key})",
+        (merge.batch,),
+    ).rowcount
+    return counts.plus(deleted=gone)
+
+
+def clear_versions(connection: sqlite3.Connection, table: str) -> int:
+    """Forget all versions; how many rows were live."""
+    live = connection.execute(f"SELECT count(*) FROM main.{table} WHERE NOT {quoted(DELETED)}").fetchone()[0]
+    connection.execute(f"DELETE FROM main.{table}")
+    return int(live)
+
+
+def _refuse_conflict(connection: sqlite3.Connection, merge: Merge) -> None:
+    """An equal version with another state: which one holds cannot be told. Two ends of a row are the same end."""
+    own = (VERSION, POSITION, *((DELETED,) if merge.lift else ()))
+    payload = [c for c in merge.columns if c not in merge.key and c not in own]
+    if not payload:
+        return
+    old, new = merge.of("t", payload), merge.of("c", payload)
+    differs = f"({old}) IS NOT ({new})" if len(payload) > 1 else f"{old} IS NOT {new}"
+    joined = (
+        f"FROM temp.plan p CROSS JOIN {CANDIDATE} c CROSS JOIN main.{merge.table} t WHERE p.same AND c.rowid = p.candidate "
+        f"AND {merge.same_key} AND NOT (t.{quoted(DELETED)} AND c.{quoted(DELETED)}) AND {differs}"
+    )
+    count = connection.execute(f"SELECT count(*) {joined}").fetchone()[0]
+    if not count:
+        return
+    keys, version = merge.of("c", merge.key), f"c.{quoted(VERSION)}"
+    row = connection.execute(f"SELECT {keys}, {version}, {old}, {new} {joined} LIMIT 1").fetchone()
+    width = len(merge.key)
+    shown = ", ".join(f"{k}={v!r}" for k, v in zip(merge.key, row, strict=False))
+    states = row[width + 1 :]
+    theirs = dict(zip(payload, states[: len(payload)], strict=True))
+    mine = dict(zip(payload, states[len(payload) :], strict=True))
+    raise VersionConflict(
+        f"{count:,} rows have another state than the table under the same version. First: {shown}, version {row[width]}\n"
+        f"  in the table: {theirs}\n  delivered: {mine}\nNothing was changed; the source has to say which one holds"
+    )

@@ -1,0 +1,82 @@
+"""Candidate rows on disk: Parquet in order of key, and the content digest of what is in it.
+
+Belongs here: how rows are written and digested. Does not belong here: which rows those are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pc_csv
+import pyarrow.parquet as pq
+
+from etl_assets.model import ExtractColumn
+from etl_assets.staging.casting import plain_text
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What staging found in a delivery and wrote to the candidate file.
+
+    ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events.
+    """
+
+    columns: tuple[ExtractColumn, ...]
+    source_rows: int
+    rejected_rows: int
+    rows: int
+    digest: str
+    lower: int | None = None
+    upper: int | None = None
+
+
+def write_candidate(
+    path: Path, schema: pa.Schema, filled: Iterable[str], tables: Iterable[pa.Table]
+) -> tuple[int, str]:
+    """Write tables, which come in order of key, to ``path``; returns the number of rows and the content digest.
+
+    The digest is canonical: rows by key, columns by name, columns without any value (not ``filled``) left out; so a
+    new optional column in the contract changes no digest, and other logic under an old label does.
+    """
+    canonical = sorted(filled)
+    hashed = _Hashed()
+    form = pc_csv.WriteOptions(quoting_style="needed", batch_size=1 << 16)
+    count = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as candidate:
+        text_schema = pa.schema([(n, plain_text(pa.array([], schema.field(n).type)).type) for n in canonical])
+        writer = pc_csv.CSVWriter(hashed, text_schema, write_options=form)
+        for table in tables:
+            count += table.num_rows
+            candidate.write_table(table.select(schema.names))
+            if canonical:
+                texts = [plain_text(table[name].combine_chunks()) for name in canonical]
+                writer.write_table(pa.table(texts, schema=text_schema))
+        writer.close()
+        hashed.write(f"{count} rows".encode())  # which columns without any value do not tell
+    return count, hashed.digest()
+
+
+class _Hashed:
+    """A file that keeps nothing but the digest of what is written to it."""
+
+    def __init__(self) -> None:
+        self._sha256 = hashlib.sha256()
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        self._sha256.update(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def digest(self) -> str:
+        return self._sha256.hexdigest()

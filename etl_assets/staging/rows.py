@@ -1,0 +1,228 @@
+"""Delimited rows to candidate rows: read, type, validate, transform, sort, and refuse repeated keys.
+
+Memory is bounded by blocks and runs, not by the delivery, unless the contract has a transform that needs to see the
+delivery as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from etl_assets.contract import PartitionedTable, WatermarkTable
+from etl_assets.errors import DuplicateKey, ShrunkDelivery
+from etl_assets.model import Delivery, ExtractColumn, Fetched
+from etl_assets.staging.candidate import Content, write_candidate
+from etl_assets.staging.casting import arrow_type, cast
+from etl_assets.staging.extract import CANDIDATE, REJECTS
+from etl_assets.staging.folding import DELETED, VERSION, fold
+from etl_assets.staging.header import Layout, match_header
+from etl_assets.staging.reading import Text, open_text, read_batches
+from etl_assets.staging.rejects import Rejected, Rejects
+from etl_assets.staging.sorting import SortedRuns
+from etl_assets.staging.transforming import apply_transform
+from etl_assets.staging.validating import RECORD, find_foreign, find_invalid, rejected, without
+
+
+def stage_rows(
+    contract: PartitionedTable | WatermarkTable,
+    delivery: Delivery,
+    fetched: Fetched,
+    shown: str,
+    files: Path,
+    scratch: Path,
+) -> Content:
+    """Write candidate and rejected rows of a delimited file to ``files``.
+
+    Raises a :class:`~etl_assets.errors.DeliveryRefused` that names file, line and column.
+    """
+    text = open_text(Path(fetched.path), delivery.name, shown, contract.format, scratch)
+    layout = match_header(contract, text)
+    rejects = Rejects(contract, text, delivery.scope)
+    columns = [
+        ExtractColumn(c.name, c.type, resolution=c.resolution if c.type == "timestamp" else None)
+        for c in contract.columns
+    ]
+    columns += [ExtractColumn(name, "text", added=True) for name in layout.added]
+    # Without a key all columns order the rows: by name, so that neither header nor contract decides.
+    by = [*contract.key, contract.updated] if isinstance(contract, WatermarkTable) else contract.key
+    runs = SortedRuns([*(by or sorted(c.name for c in columns)), RECORD], scratch)
+    filled: set[str] = set()
+    source_rows = 0
+    for read, table in _tables(contract, delivery.scope, text, layout, rejects):
+        source_rows += read
+        filled |= {n for n in table.column_names if n != RECORD and table[n].null_count < table.num_rows}
+        runs.add(table)
+    rejects.refuse_beyond(source_rows)
+    _check_counts(contract, fetched, text, source_rows)
+    typed = [(c.name, arrow_type(c)) for c in contract.columns]
+    schema = pa.schema([*typed, *((name, pa.string()) for name in layout.added)])
+    if isinstance(contract, WatermarkTable):
+        tables, span = _versions(contract, runs.batches(), shown)
+        columns += [ExtractColumn(VERSION, "integer"), ExtractColumn(DELETED, "boolean")]
+        schema = schema.append(pa.field(VERSION, pa.int64())).append(pa.field(DELETED, pa.bool_()))
+    else:
+        tables, span = _distinct(contract, text, runs.batches()), []
+    kept = (table.drop_columns(RECORD) for table in tables)
+    rows, digest = write_candidate(files / CANDIDATE, schema, filled, kept)
+    rejects.write(files / REJECTS)
+    lower, upper = (min(span), max(span)) if span else (None, None)
+    return Content(tuple(columns), source_rows, len(rejects.rows), rows, digest, lower, upper)
+
+
+def _tables(
+    contract: PartitionedTable | WatermarkTable, scope: str, text: Text, layout: Layout, rejects: Rejects
+) -> Iterator[tuple[int, pa.Table]]:
+    """Valid rows of the table with their record numbers, and how many records were read for them."""
+    whole: list[pa.Table] = []
+    held = record = 0
+    for batch in read_batches(text):
+        table = _typed(layout, batch, record, rejects)
+        record += batch.num_rows
+        if contract.transform and not contract.transform.rowwise:
+            whole.append(table)
+            held += batch.num_rows
+        else:
+            yield batch.num_rows, _finish(contract, scope, layout, table, text, rejects)
+    if whole:
+        yield held, _finish(contract, scope, layout, pa.concat_tables(whole), text, rejects)
+
+
+def _typed(layout: Layout, batch: pa.RecordBatch, first: int, rejects: Rejects) -> pa.Table:
+    """Type the fields of a batch; rows with a text that is no value go to the rejects as they were delivered."""
+    arrays: list[pa.Array] = []
+    invalid: dict[int, list[str]] = {}
+    for column, field in zip(layout.columns, layout.fields, strict=True):
+        if field is None:
+            arrays.append(pa.nulls(batch.num_rows, arrow_type(column)))
+            continue
+        casted = cast(column, batch.column(field))
+        arrays.append(casted.values)
+        for row, reason in casted.invalid.items():
+            invalid.setdefault(row, []).append(f"{column.name}: {reason}")
+    records = pa.array(np.arange(first + 1, first + batch.num_rows + 1))
+    table = pa.table([*arrays, records], names=[*(c.name for c in layout.columns), RECORD])
+    if invalid:
+        header = rejects.text.header
+        for row in sorted(invalid):
+            values: dict[str, Any] = {name: batch.column(i)[row].as_py() for i, name in enumerate(header)}
+            rejects.add([Rejected(first + row + 1, tuple(invalid[row]), values)])
+    return without(table, invalid)
+
+
+def _finish(
+    contract: PartitionedTable | WatermarkTable,
+    scope: str,
+    layout: Layout,
+    table: pa.Table,
+    text: Text,
+    rejects: Rejects,
+) -> pa.Table:
+    """Transform and validate typed rows; what is left are the candidate rows."""
+    if contract.transform:
+        table = apply_transform(contract, table, layout.added, text.shown)
+    elif contract.inputs:
+        table = table.drop_columns([c.name for c in contract.inputs])
+    invalid = find_invalid(contract, table)
+    rejects.add(rejected(table, invalid))
+    table = without(table, invalid)
+    foreign = find_foreign(contract, scope, table) if isinstance(contract, PartitionedTable) else {}
+    if foreign:
+        assert isinstance(contract, PartitionedTable)
+        rows = rejected(table, foreign)
+        if contract.foreign_rows == "refuse":
+            raise rejects.refuse_foreign(rows, ", ".join(contract.partition_by_columns))
+        rejects.add(rows)
+        table = without(table, foreign)
+    return table
+
+
+def _check_counts(contract: PartitionedTable | WatermarkTable, fetched: Fetched, text: Text, source_rows: int) -> None:
+    declared = fetched.declared_rows
+    if declared is not None:
+        control = f"{text.shown}{contract.row_count_file}"
+        if not (declared.isascii() and declared.isdigit()):
+            raise ShrunkDelivery(
+                f"{control}: {declared!r} is not a count of rows; deliver it again with the number alone"
+            )
+        if int(declared) != source_rows:
+            raise ShrunkDelivery(
+                f"{text.shown}: {source_rows:,} rows, but its control file {control} declares {int(declared):,}: not the "
+                "whole delivery. Deliver it again"
+            )
+    if source_rows < contract.min_rows:
+        raise ShrunkDelivery(
+            f"{text.shown}: {source_rows:,} rows, but the contract expects at least {contract.min_rows:,}: "
+            "is this the complete contents of the partition?"
+        )
+
+
+def _versions(
+    contract: WatermarkTable, batches: Iterator[pa.Table], shown: str
+) -> tuple[Iterator[pa.Table], list[int]]:
+    """The newest row of each key, with its version as a number; the list fills with the versions' bounds."""
+    span: list[int] = []
+
+    def numbered() -> Iterator[pa.Table]:
+        for batch in batches:
+            version = _number(batch[contract.updated])
+            bounds = pc.min_max(version).as_py()
+            span.extend((bounds["min"], bounds["max"]))
+            alive = pa.array(np.zeros(batch.num_rows, dtype=bool))
+            yield batch.append_column(VERSION, version).append_column(DELETED, alive)
+
+    return fold(contract, numbered(), shown, line=RECORD), span
+
+
+def _number(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A watermark as a number: microseconds or days since 1970, or the integer itself."""
+    if pa.types.is_timestamp(values.type):
+        return pc.cast(pc.cast(values, pa.timestamp("us", "UTC")), pa.int64())
+    return pc.cast(pc.cast(values, pa.int32()), pa.int64()) if pa.types.is_date(values.type) else values
+
+
+def _distinct(
+    contract: PartitionedTable | WatermarkTable, text: Text, batches: Iterator[pa.Table]
+) -> Iterator[pa.Table]:
+    """The batches again, in which no key repeats. Raises :class:`DuplicateKey`, naming both lines."""
+    last: pa.Table | None = None
+    for batch in batches:
+        if contract.key:
+            _refuse_repeats(contract, text, last, batch)
+            last = batch.slice(batch.num_rows - 1).select([*contract.key, RECORD])
+        yield batch
+
+
+def _refuse_repeats(
+    contract: PartitionedTable | WatermarkTable, text: Text, last: pa.Table | None, batch: pa.Table
+) -> None:
+    """Compare each row's key with the one before it; rows come in order of key."""
+    keys = batch.select([*contract.key, RECORD])
+    if last is not None:
+        keys = pa.concat_tables([last, keys])
+    if keys.num_rows < 2:
+        return
+    above, below = keys.slice(0, keys.num_rows - 1), keys.slice(1)
+    same = None
+    for name in contract.key:
+        equal = pc.equal(above[name].combine_chunks(), below[name].combine_chunks())
+        same = equal if same is None else pc.and_(same, equal)
+        if not pc.any(same).as_py():
+            return
+    repeats = pc.indices_nonzero(same).to_pylist()
+    pairs = [(above[RECORD][i].as_py(), below[RECORD][i].as_py()) for i in repeats[:3]]
+    lines = text.lines_of([r for pair in pairs for r in pair if r is not None])
+    shown = []
+    for position, (one, two) in zip(repeats, pairs, strict=False):
+        key = ", ".join(f"{n}={below[n][position].as_py()!r}" for n in contract.key)
+        shown.append(f"  lines {lines.get(one, 'unknown')} and {lines.get(two, 'unknown')}: {key}")
+    raise DuplicateKey(
+        f"{text.shown}: the key ({', '.join(contract.key)}) repeats within the delivery"
+        f"{f', {len(repeats):,} times so far' if len(repeats) > 1 else ''}; which row counts cannot be told.\n"
+        + "\n".join(shown)
+    )
