@@ -7,13 +7,15 @@ ledger alone: no claim, no page written.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from etl_assets.ahead import prepared
 from etl_assets.contract import Pipeline
 from etl_assets.errors import (
     DeliveryAbsent,
@@ -36,6 +38,9 @@ from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
 from etl_assets.staging import StagedFolder, stage
 from etl_assets.staging.extract import INPUT
+
+#: Files up to this size are prepared while the one before them is published: two are in memory at a time then.
+AHEAD_BYTES = 32 << 20
 
 Verdict = Literal["committed", "already committed", "staged", "refused"]
 
@@ -67,6 +72,31 @@ class Outcome:
             return "frozen, not published"
         newer = self.receipt.superseded_by
         return f"{self.status}{f'; superseded by {newer}' if newer else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One delivery to load: of a scope, by name or the newest (None); ``size`` is that of the scope's files."""
+
+    scope: str
+    name: str | None
+    claim: Claim | None
+    size: int
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """What was made of a turn before its transaction, and the private folder that holds it."""
+
+    delivery: Delivery | None = None
+    extract: Extract | None = None
+    stage: Path | None = None
+    error: EtlError | None = None
+    held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def close(self) -> None:
+        """Remove the private folder."""
+        self.held.close()
 
 
 class Engine:
@@ -107,15 +137,25 @@ class Engine:
         open_scopes = [s for s in scopes if s not in done and (arrivals[s] or delivery)]
         claims = self.sink.claim(self.pipeline, open_scopes, run) if open_scopes else {}
         self.staged.sweep()
-        for scope in scopes:
-            if scope in done:
-                yield from done[scope]
-                continue
-            for name in [delivery] if delivery else self._turns(arrivals[scope]):
-                outcome = self._load_delivery(scope, claims.get(scope), restate, name, publish)
-                yield outcome
-                if outcome.error:
-                    break
+        turns = [
+            _Turn(scope, name, claims.get(scope), sum(a.size for a in arrivals[scope]))
+            for scope in scopes
+            if scope not in done
+            for name in ([delivery] if delivery else self._turns(arrivals[scope]))
+        ]
+        refused: set[str] = set()
+        with contextlib.closing(prepared(turns, self._prepare, lambda turn: turn.size <= AHEAD_BYTES)) as coming:
+            for scope in scopes:
+                if scope in done:
+                    yield from done[scope]
+                    continue
+                for _ in range(sum(turn.scope == scope for turn in turns)):
+                    turn, made = next(coming)
+                    if scope not in refused:
+                        outcome = self._finish(turn, made, restate, publish)
+                        if outcome.error:
+                            refused.add(scope)
+                        yield outcome
 
     def _turns(self, arrivals: list[Arrival]) -> list[str | None]:
         """The names of what a scope's turn is, in order; None stands for the newest, whatever it is by then."""
@@ -146,10 +186,11 @@ class Engine:
         The newest delivery of each, or all of them where each one counts.
         """
         known: dict[tuple[str, str], Delivery] = {}
-        for recorded in self.sink.deliveries(self.pipeline.name):
+        only = scopes[0] if len(scopes) == 1 else None
+        for recorded in self.sink.deliveries(self.pipeline.name, only):
             known[recorded.delivery.scope, recorded.delivery.name] = recorded.delivery
         ledger = self._ledger(scopes)
-        current = self.sink.current(self.pipeline.name)
+        current = self.sink.current(self.pipeline.name, only)
 
         def settle(arrival: Arrival) -> Outcome | None:
             delivery = known.get((arrival.scope, arrival.name))
@@ -200,26 +241,43 @@ class Engine:
 
     # ------------------------------------------------------------------ one scope
 
-    def _load_delivery(
-        self, scope: str, claim: Claim | None, restate: Restatement | None, wanted: str | None, publish: bool
-    ) -> Outcome:
-        delivery: Delivery | None = None
-        extract: Extract | None = None
+    def _prepare(self, turn: _Turn) -> _Prepared:
+        """All that comes before the transaction: read, freeze, and make the stage file. Errors wait for their turn."""
+        made = _Prepared()
         try:
-            if claim is None:
-                raise self._missing(scope)
-            with self.staged.workspace() as work:
-                delivery, fetched, shown = self._read(claim, wanted, work)
-                self._check_redelivery(delivery, shown)
-                extract = self._freeze(delivery, fetched, shown, work)
-                if not publish:
-                    return Outcome(self.pipeline.name, scope, "staged", self._batch_id(delivery), delivery, extract)
-                receipt = self.sink.publish(self.pipeline, claim, extract, work, restate)
-                return self._outcome(scope, delivery, extract, receipt)
+            if turn.claim is None:
+                raise self._missing(turn.scope)
+            work = made.held.enter_context(self.staged.workspace())
+            made.delivery, fetched, shown = self._read(turn.scope, turn.name, work)
+            self._check_redelivery(made.delivery, shown)
+            made.extract = self._freeze(made.delivery, fetched, shown, work)
+            made.stage = self.sink.prepare(self.pipeline, made.extract, work)
+        except EtlError as error:
+            made.error = error
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _finish(self, turn: _Turn, made: _Prepared, restate: Restatement | None, publish: bool) -> Outcome:
+        """Publish what was prepared, or say why not."""
+        scope, delivery, extract = turn.scope, made.delivery, made.extract
+        try:
+            if made.error is not None:
+                raise made.error
+            assert turn.claim is not None
+            assert delivery is not None
+            assert extract is not None
+            assert made.stage is not None
+            if not publish:
+                self.sink.record(turn.claim, delivery)
+                return Outcome(self.pipeline.name, scope, "staged", self._batch_id(delivery), delivery, extract)
+            receipt = self.sink.publish(self.pipeline, turn.claim, delivery, extract, made.stage, restate)
+            return self._outcome(scope, delivery, extract, receipt)
         except OperationalError:
             raise
         except EtlError as error:
-            attempts = self._remember(claim, delivery, error)
+            attempts = self._remember(turn.claim, delivery, error)
             batch = self._batch_id(delivery) if delivery else None
             return Outcome(
                 self.pipeline.name, scope, "refused", batch, delivery, extract, error=error, attempts=attempts
@@ -234,19 +292,30 @@ class Engine:
             "The partition is missing, which is not empty: nothing was changed"
         )
 
-    def _read(self, claim: Claim, wanted: str | None, work: Path) -> tuple[Delivery, Fetched | None, str]:
+    def _read(self, scope: str, wanted: str | None, work: Path) -> tuple[Delivery, Fetched | None, str]:
         """The delivery to load, its bytes where they are not frozen yet, and its path for messages."""
         if wanted and (match := re.fullmatch(r"(.+)#(\d+)", wanted)):
-            return self._read_revision(claim.scope, match[1], int(match[2]), work)
-        arrival = self._choose(claim.scope, wanted)
-        for recorded in reversed(self.sink.deliveries(self.pipeline.name)):
-            known = recorded.delivery
-            if (known.scope, known.name) == (claim.scope, arrival.name):
-                if known.stamp == arrival.stamp and self._frozen(known):
-                    return known, None, arrival.path
-                break
+            return self._read_revision(scope, match[1], int(match[2]), work)
+        arrival = self._choose(scope, wanted)
+        named = [r.delivery for r in self.sink.deliveries(self.pipeline.name, scope) if r.delivery.name == arrival.name]
+        last = named[-1] if named else None
+        if last and last.stamp == arrival.stamp and self._frozen(last):
+            return last, None, arrival.path
         fetched = self.landing.fetch(arrival, work / "input")
-        return self.sink.observe(claim, arrival, fetched), fetched, arrival.path
+        return self._identify(arrival, fetched, last), fetched, arrival.path
+
+    def _identify(self, arrival: Arrival, fetched: Fetched, last: Delivery | None) -> Delivery:
+        """Give the bytes that were read their revision.
+
+        The same name with other bytes is the next revision, even where they are those of an earlier one: A, B, A are
+        three deliveries. It is recorded in the transaction that publishes or refuses it.
+        """
+        same = last is not None and last.sha256 == fetched.sha256
+        revision = last.revision + (not same) if last else 1
+        return Delivery(
+            *(self.pipeline.name, arrival.scope, arrival.name, revision, arrival.order),
+            *(fetched.sha256, fetched.size, arrival.stamp),
+        )
 
     def _choose(self, scope: str, wanted: str | None) -> Arrival:
         """The newest complete arrival, or the named one; listed anew, since the claim may have waited."""
@@ -268,7 +337,7 @@ class Engine:
 
     def _read_revision(self, scope: str, name: str, revision: int, work: Path) -> tuple[Delivery, Fetched | None, str]:
         """An earlier revision, from the exact bytes that an extract keeps."""
-        for recorded in self.sink.deliveries(self.pipeline.name):
+        for recorded in self.sink.deliveries(self.pipeline.name, scope):
             delivery = recorded.delivery
             if (delivery.scope, delivery.name, delivery.revision) != (scope, name, revision):
                 continue

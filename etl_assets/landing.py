@@ -166,6 +166,11 @@ class Landing:
         if rest and not _is_pattern(segment):
             yield from self._match(place.literal(segment), rest, scope, controls)
             return
+        if rest and segment == "{partition}" and scope is not None:
+            # One partition's own folder: what lies beside it is none of its business.
+            folder = f"{place.folder.rstrip('/')}/{landing_segment(scope)}"
+            yield from self._match(dataclasses.replace(place, folder=folder, key=scope), rest, scope, controls)
+            return
         for entry in self._list(place.folder):
             path = entry["name"].rstrip("/")
             base = path.rsplit("/", 1)[-1]

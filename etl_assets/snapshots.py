@@ -91,7 +91,7 @@ def _header(snapshot: Path, key: str, watermark: str) -> list[str]:
 
 def _contract(source: str, header: list[str], key: str, watermark: str) -> WatermarkTable:
     columns = [
-        timestamp(name, timezone="UTC") if name == watermark else text(name, required=name == key)
+        timestamp(name, timezone="UTC") if name == watermark else text(name, required=name == key, optional=name != key)
         for name in dict.fromkeys(header)
         if name
     ]

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from etl_assets.errors import BadHeader, BrokenDelivery, EtlError
+from etl_assets.errors import BadHeader, BrokenDelivery, EtlError, OperationalError
 
 DB = "warehouse.sqlite"
 
@@ -90,6 +90,9 @@ class _Errors:
         if isinstance(error, EtlError):
             click.echo(f"error: {error}", err=True)
             sys.exit(error.exit_code)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            click.echo(f"error: {error}. Check the path and its permissions", err=True)
+            sys.exit(OperationalError.exit_code)
 
 
 def _print(document: dict[str, Any]) -> None:

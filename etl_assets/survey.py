@@ -145,7 +145,8 @@ class _Surveyor:
         """A frozen delivery that is not published: of a change log, whether its turn is over or has not come."""
         if not isinstance(self.pipeline, ChangeLogTable) or manifest.upper is None or manifest.lower is None:
             return "staged", "frozen and valid, not published yet"
-        position = max((b.upper for b in self.batches.values() if b.upper is not None), default=0)
+        before = self.pipeline.events.first_position - 1
+        position = max((b.upper for b in self.batches.values() if b.upper is not None), default=before)
         if manifest.upper <= position:
             return "superseded", f"its positions, up to {manifest.upper}, are committed by other deliveries"
         if manifest.lower > position:

@@ -24,14 +24,14 @@ class Events(Frozen):
     first_position: int = Field(1, ge=1, description="the position of the log's first event")
 
 
-def native(position: str = "pos", version: str | None = "version") -> Events:
+def native(position: str = "pos", version: str | None = "version", first_position: int = 1) -> Events:
     """Events with ``op`` upsert or delete, and the row under ``row``."""
-    return Events(envelope="native", position=position, version=version)
+    return Events(envelope="native", position=position, version=version, first_position=first_position)
 
 
-def debezium(position: str = "pos", version: str | None = "version") -> Events:
+def debezium(position: str = "pos", version: str | None = "version", first_position: int = 1) -> Events:
     """Events in Debezium's envelope; position and version are fields beside ``op``."""
-    return Events(envelope="debezium", position=position, version=version)
+    return Events(envelope="debezium", position=position, version=version, first_position=first_position)
 
 
 class ChangeLogTable(Table):
@@ -52,4 +52,10 @@ class ChangeLogTable(Table):
             raise ValueError("key: the rows of a change log are told apart by a key")
         if self.transform is not None or self.inputs:
             raise ValueError("transform: events are applied as they are; derive another table for what is computed")
+        if self.new_columns == "add":
+            raise ValueError(
+                "new_columns: the rows of a log have the contract's columns; others are refused or ignored"
+            )
+        if self.invalid_rows != "refuse":
+            raise ValueError("invalid_rows: a log is consumed whole; an event set aside would leave a row behind")
         return self

@@ -47,6 +47,7 @@ class WatermarkTable(Table):
     updated: str
     bounds: Literal["strict", "inclusive", "none"] | Lookback = "inclusive"
     complete: Literal["no", "whole"] | Window = "no"
+    allow_empty: bool = Field(False, description="a whole snapshot without rows withdraws all that the table has")
 
     newest_counts: ClassVar[bool] = False
     operation: ClassVar[Literal["replace", "consume", "merge"]] = "merge"
@@ -64,6 +65,9 @@ class WatermarkTable(Table):
             raise ValueError("complete: snapshots are ordered by their time, so their partitions are hours, days …")
         if isinstance(self.complete, Window):
             self._check_named("complete", (self.complete.column,))
+            within = self.column(self.complete.column)
+            if within is not None and within.type not in ("timestamp", "date", "integer", "real"):
+                raise ValueError(f"complete: {within.name!r} is {within.type}, and has no range in the warehouse")
         return self
 
     @property

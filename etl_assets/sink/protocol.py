@@ -9,12 +9,10 @@ from typing import Protocol
 from etl_assets.contract import Pipeline
 from etl_assets.errors import EtlError, WarehouseError
 from etl_assets.model import (
-    Arrival,
     Batch,
     Claim,
     Delivery,
     Extract,
-    Fetched,
     Receipt,
     RecordedDelivery,
     Refusal,
@@ -28,19 +26,30 @@ class Sink(Protocol):
     def claim(self, pipeline: Pipeline, scopes: Sequence[str], run: str) -> Mapping[str, Claim]:
         """Issue a new generation for each scope, or give back the one this run was issued before."""
 
-    def observe(self, claim: Claim, arrival: Arrival, fetched: Fetched) -> Delivery:
-        """Record a delivery's bytes and give it its revision. Raises :class:`~etl_assets.errors.StaleWriter`."""
+    def record(self, claim: Claim, delivery: Delivery) -> None:
+        """Note that a delivery was read, where nothing else is written about it.
+
+        Raises :class:`~etl_assets.errors.StaleWriter`.
+        """
 
     def refuse(self, claim: Claim, delivery: Delivery, error: EtlError, code: str) -> Refusal | None:
         """Remember that a delivery was refused, and how often under this contract and logic (``code``)."""
 
+    def prepare(self, pipeline: Pipeline, extract: Extract, work: Path) -> Path:
+        """Make what can be made of an extract before the transaction, in the private folder ``work``."""
+
     def publish(
-        self, pipeline: Pipeline, claim: Claim, extract: Extract, work: Path, restate: Restatement | None = None
+        self,
+        pipeline: Pipeline,
+        claim: Claim,
+        delivery: Delivery,
+        extract: Extract,
+        stage: Path,
+        restate: Restatement | None = None,
     ) -> Receipt:
-        """Apply an extract and its ledger entry in one transaction. ``restate`` publishes on purpose what order would refuse.
+        """Apply an extract and its ledger entry in one transaction; ``stage`` is what was prepared of it.
 
-        ``work`` is a private folder for what is prepared outside of the transaction.
-
+        ``restate`` publishes on purpose what order would refuse.
         Raises the errors of the publish family, :class:`~etl_assets.errors.SinkBusy` or
         :class:`~etl_assets.errors.WarehouseError`; in each case nothing has changed.
         """
@@ -48,14 +57,14 @@ class Sink(Protocol):
     def ledger(self, pipeline: str | None = None, scope: str | None = None) -> list[Batch]:
         """The committed batches in commit order."""
 
-    def current(self, pipeline: str) -> dict[str, Batch]:
-        """The batch that each scope's rows stand for."""
+    def current(self, pipeline: str, scope: str | None = None) -> dict[str, Batch]:
+        """The batch that each scope's rows stand for; of all scopes, or of one."""
 
     def rows(self, pipeline: str) -> dict[str, int]:
         """How many rows of the table each scope holds, by the ledger."""
 
-    def deliveries(self, pipeline: str) -> list[RecordedDelivery]:
-        """Every delivery that was read, oldest revision first."""
+    def deliveries(self, pipeline: str, scope: str | None = None) -> list[RecordedDelivery]:
+        """Every delivery that was read, of all scopes or of one, oldest revision first."""
 
     def verify(self, pipeline: Pipeline) -> list[str]:
         """Differences between ledger and rows, in words; none when the warehouse tells the truth."""

@@ -47,7 +47,7 @@ def write_candidate(
     hashed = _Hashed()
     form = pc_csv.WriteOptions(quoting_style="needed", batch_size=1 << 16)
     count = 0
-    with pq.ParquetWriter(path, schema, compression="zstd") as candidate:
+    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as candidate:
         text_schema = pa.schema([(n, plain_text(pa.array([], schema.field(n).type)).type) for n in canonical])
         writer = pc_csv.CSVWriter(hashed, text_schema, write_options=form)
         for table in tables:
@@ -58,6 +58,8 @@ def write_candidate(
                 writer.write_table(pa.table(texts, schema=text_schema))
         writer.close()
         hashed.write(f"{count} rows".encode())  # which columns without any value do not tell
+    # What Arrow keeps for later would stand beside SQLite's pages for the rest of the run.
+    pa.default_memory_pool().release_unused()
     return count, hashed.digest()
 
 

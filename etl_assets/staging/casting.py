@@ -105,7 +105,7 @@ def cast(column: Column, texts: pa.Array) -> Casted:
 
 def _integers(column: Column, texts: pa.Array) -> pa.Array | None:
     # Arrow reads 0x1F as 31; a contract's integer is decimal.
-    if pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py():
+    if any(pc.any(pc.match_substring(texts, x)).as_py() for x in "xX"):
         return None
     return pc.cast(texts, pa.int64())
 

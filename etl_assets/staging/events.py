@@ -5,8 +5,10 @@ Belongs here: what an event is, and the order of events. Does not belong here: w
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,20 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from etl_assets.contract import ChangeLogTable
 from etl_assets.errors import BadEvent, BadPositions, BrokenDelivery, Undecodable, ZeroBytes
 from etl_assets.model import ExtractColumn, Fetched
 from etl_assets.staging.candidate import Content, write_candidate
-from etl_assets.staging.casting import arrow_type, cast
+from etl_assets.staging.casting import INT64, arrow_type, cast
 from etl_assets.staging.extract import CANDIDATE, REJECTS
 from etl_assets.staging.folding import DELETED, POSITION, VERSION, fold
 from etl_assets.staging.sorting import SortedRuns
+from etl_assets.staging.validating import check_counts, find_invalid
 
 #: The line of the file on which the event stands.
 LINE = "__line"
 CHUNK = 50_000
+#: Whole numbers of no more digits than 64 bits can need.
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 @dataclass(slots=True)
@@ -68,6 +72,7 @@ def stage_events(contract: ChangeLogTable, fetched: Fetched, shown: str, files: 
     own = [(VERSION, pa.int64()), (DELETED, pa.bool_()), (POSITION, pa.int64())]
     schema = pa.schema([*((c.name, arrow_type(c)) for c in contract.columns), *own])
     rows, digest = write_candidate(files / CANDIDATE, schema, filled, fold(contract, runs.batches(), shown, line=LINE))
+    check_counts(contract, fetched, shown, interval.events)
     (files / REJECTS).touch()
     return Content(tuple(columns), interval.events, 0, rows, digest, interval.lower, interval.upper)
 
@@ -78,8 +83,10 @@ def read_events(contract: ChangeLogTable, path: Path, shown: str, interval: Inte
     Raises :class:`BadEvent`, :class:`BadPositions` or a broken delivery's error, naming the line.
     """
     chunk: list[_Event] = []
-    for number, fields in _lines(path, shown):
-        events = _parse(contract, fields, f"{shown}: line {number}", number)
+    names = _Names(contract)
+    packed = contract.format.gzip or shown.endswith(".gz")
+    for number, fields in _lines(path, shown, packed):
+        events = _parse(contract, names, fields, f"{shown}: line {number}", number)
         _advance(interval, events[0].position, f"{shown}: line {number}")
         chunk.extend(events)
         if len(chunk) >= CHUNK:
@@ -96,25 +103,36 @@ def read_events(contract: ChangeLogTable, path: Path, shown: str, interval: Inte
 # --------------------------------------------------------------------------- lines
 
 
-def _lines(path: Path, shown: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _lines(path: Path, shown: str, packed: bool) -> Iterator[tuple[int, dict[str, Any]]]:
     if path.stat().st_size == 0:
         raise ZeroBytes(f"{shown}: zero bytes: an interrupted transfer, not an empty interval. Deliver it again")
     number = 0
-    with gzip.open(path) if shown.endswith(".gz") else path.open("rb") as file:
+    with gzip.open(path) if packed else path.open("rb") as file:
         try:
             for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, _object(line, f"{shown}: line {number}")
+                text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                if text.strip():
+                    yield number, _object(text, f"{shown}: line {number}")
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise BrokenDelivery(
                 f"{shown}: not a whole gzip file after line {number} ({error}). Deliver it again"
             ) from error
 
 
+class _Number(str):
+    """A number of a JSON document, as it is written there."""
+
+    __slots__ = ()
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
 def _object(line: bytes, place: str) -> dict[str, Any]:
     try:
         # Numbers are kept as they are written: a float would lose digits of a decimal.
-        fields = json.loads(line.decode("utf-8"), parse_float=str, parse_int=str)
+        fields = json.loads(line.decode("utf-8"), parse_float=_Number, parse_int=_Number, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
         raise Undecodable(f"{place}: byte 0x{line[error.start]:02X} is not utf-8 ({error.reason})") from error
     except (ValueError, RecursionError) as error:
@@ -140,32 +158,95 @@ def _advance(interval: Interval, position: int, place: str) -> None:
 # --------------------------------------------------------------------------- events
 
 
-def _parse(contract: ChangeLogTable, fields: dict[str, Any], place: str, line: int) -> list[_Event]:
+class _Names:
+    """Under which names events carry the columns, and which of them a row may lack."""
+
+    def __init__(self, contract: ChangeLogTable) -> None:
+        self.of = {c.name: (c.name, *c.aliases) for c in contract.columns}
+        self.key = contract.key
+        self.wanted = [c.name for c in contract.columns if not c.optional]
+        self.known = {name for names in self.of.values() for name in names}
+        self.ignore = contract.new_columns == "ignore"
+
+    def value(self, row: dict[str, Any], column: str) -> Any:
+        return next((row[name] for name in self.of[column] if name in row), None)
+
+    def has(self, row: dict[str, Any], column: str) -> bool:
+        return any(name in row for name in self.of[column])
+
+    def check(self, row: dict[str, Any], place: str) -> dict[str, Any]:
+        """A row that becomes the state of its key has every column, and no other."""
+        if row.keys() == self.of.keys():
+            return row
+        missing = [c for c in self.wanted if not self.has(row, c)]
+        if missing:
+            raise BadEvent(
+                f"{place}: the row lacks {', '.join(map(repr, missing))}: an event holds the whole row. If a column may be "
+                "absent, make it optional"
+            )
+        unknown = [] if self.ignore else [name for name in row if name not in self.known]
+        if unknown:
+            raise BadEvent(
+                f"{place}: the row has {', '.join(map(repr, unknown))}, which the contract does not know "
+                "(new_columns='refuse'). Add the column to the contract, or let new ones be ignored"
+            )
+        twice = [c for c, names in self.of.items() if sum(name in row for name in names) > 1]
+        if twice:
+            raise BadEvent(f"{place}: the row has the column {twice[0]!r} under more than one of its names")
+        return row
+
+
+def _parse(contract: ChangeLogTable, names: _Names, fields: dict[str, Any], place: str, line: int) -> list[_Event]:
     """The states that an event says: one, or two where it changes the key."""
     form = contract.events
     position = _number(fields, form.position, place, least=1)
     version = _number(fields, form.version, place, least=0) if form.version else position
     if form.envelope == "native":
         deleted = _choice(fields, {"upsert": False, "delete": True}, place)
-        return [_Event(line, position, version, deleted, _row(fields, "row", place))]
+        row = _row(fields, "row", place)
+        return [_Event(line, position, version, deleted, row if deleted else names.check(row, place))]
     deleted = _choice(fields, {"c": False, "r": False, "u": False, "d": True}, place)
     if deleted:
         return [_Event(line, position, version, True, _row(fields, "before", place))]
-    after = _row(fields, "after", place)
+    after = names.check(_row(fields, "after", place), place)
     events = [_Event(line, position, version, False, after)]
     before = fields.get("before")
-    if isinstance(before, dict) and [before.get(k) for k in contract.key] != [after.get(k) for k in contract.key]:
+    if isinstance(before, dict) and _changes_key(contract, names, before, after):
         events.insert(0, _Event(line, position, version, True, before))
     return events
 
 
+def _changes_key(contract: ChangeLogTable, names: _Names, before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether an update ends one key and starts another. A ``before`` without the key says nothing of it."""
+    if not all(names.has(before, key) for key in contract.key):
+        return False
+    for name in contract.key:
+        one, two = names.value(before, name), names.value(after, name)
+        if one == two:
+            continue
+        column = contract.column(name)
+        assert column is not None
+        if column.type == "text":
+            return True
+        try:  # "01" and "1" are two texts and one integer
+            values = cast(column, pa.array([_text(one, name), _text(two, name)], pa.string())).values
+        except UnicodeEncodeError:
+            return True
+        if values[0] != values[1] or not values[0].is_valid:
+            return True
+    return False
+
+
 def _number(fields: dict[str, Any], name: str, place: str, least: int) -> int:
     text = fields.get(name)
-    if not isinstance(text, str) or not text.lstrip("-").isdecimal() or not text.isascii():
-        raise BadEvent(f"{place}: {name!r} is {text!r}, not a whole number")
-    if int(text) < least:
+    if not isinstance(text, str) or not _WHOLE.fullmatch(text):
+        raise BadEvent(f"{place}: {name!r} is {text!r}, not a whole number of 64 bits")
+    number = int(text)
+    if number not in INT64:
+        raise BadEvent(f"{place}: {name!r} is {text!r}, not a whole number of 64 bits")
+    if number < least:
         raise BadPositions(f"{place}: {name!r} is {text}, less than {least}")
-    return int(text)
+    return number
 
 
 def _choice(fields: dict[str, Any], choices: dict[str, bool], place: str) -> bool:
@@ -183,32 +264,56 @@ def _row(fields: dict[str, Any], name: str, place: str) -> dict[str, Any]:
 
 
 def _typed(contract: ChangeLogTable, events: list[_Event], shown: str) -> pa.Table:
+    names = _Names(contract)
     arrays = []
     for column in contract.columns:
-        names = (column.name, *column.aliases)
-        texts = [_text(next((e.row[n] for n in names if n in e.row), None)) for e in events]
-        casted = cast(column, pa.array(texts, pa.string()))
-        needed = column.name in contract.required_columns
+        texts = [_text(names.value(e.row, column.name), f"{shown}: line {e.line}: {column.name}") for e in events]
+        try:
+            casted = cast(column, pa.array(texts, pa.string()))
+        except UnicodeEncodeError as error:
+            raise _not_text(column.name, texts, events, shown) from error
         for i, reason in casted.invalid.items():
             raise BadEvent(f"{shown}: line {events[i].line}: {column.name}: {reason}")
-        if needed and casted.values.null_count:
-            for i in pc.indices_nonzero(pc.is_null(casted.values)).to_pylist():
-                if column.name in contract.key or not events[i].deleted:
-                    raise BadEvent(f"{shown}: line {events[i].line}: {column.name} is required and has no value")
         arrays.append(casted.values)
-    own = (
-        pa.array([e.version for e in events], pa.int64()),
-        pa.array([e.deleted for e in events], pa.bool_()),
-        pa.array([e.position for e in events], pa.int64()),
-        pa.array([e.line for e in events], pa.int64()),
+    table = pa.table(arrays, names=[c.name for c in contract.columns])
+    for i, reasons in sorted(find_invalid(contract, table).items()):
+        # Of a row that ends, only the key counts.
+        wrong = [r for r in reasons if not events[i].deleted or "part of the key" in r]
+        if wrong:
+            raise BadEvent(f"{shown}: line {events[i].line}: {'; '.join(wrong)}")
+    own: tuple[tuple[str, list[Any], pa.DataType], ...] = (
+        (VERSION, [e.version for e in events], pa.int64()),
+        (DELETED, [e.deleted for e in events], pa.bool_()),
+        (POSITION, [e.position for e in events], pa.int64()),
+        (LINE, [e.line for e in events], pa.int64()),
     )
-    return pa.table([*arrays, *own], names=[*(c.name for c in contract.columns), VERSION, DELETED, POSITION, LINE])
+    for name, values, kind in own:
+        table = table.append_column(name, pa.array(values, kind))
+    return table
 
 
-def _text(value: Any) -> str | None:
+def _not_text(column: str, texts: list[str | None], events: list[_Event], shown: str) -> BadEvent:
+    """JSON can spell half of a surrogate pair, which is no character."""
+    line = next(e.line for e, t in zip(events, texts, strict=True) if t and any(0xD800 <= ord(c) <= 0xDFFF for c in t))
+    return BadEvent(f"{shown}: line {line}: {column}: a lone surrogate (\\ud800 to \\udfff) is no character")
+
+
+def _text(value: Any, place: str) -> str | None:
     """A JSON value as the text that it would be in a file."""
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    try:
+        return _written(value)
+    except RecursionError as error:
+        raise BadEvent(f"{place}: nested too deeply") from error
+
+
+def _written(value: Any) -> str:
+    """A JSON value written again, its numbers to the digit."""
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(k, ensure_ascii=False)}: {_written(v)}' for k, v in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
     return json.dumps(value, ensure_ascii=False)

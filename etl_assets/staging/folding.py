@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,17 +15,24 @@ from etl_assets.errors import VersionConflict
 VERSION, DELETED, POSITION = "_version", "_deleted", "_position"
 
 
-def fold(contract: Table, batches: Iterator[pa.Table], shown: str, line: str) -> Iterator[pa.Table]:
-    """The last state of each key, from rows in order of key and version (and position); ``line`` is a column.
+#: The lines of these records.
+Lines = Callable[[list[Any]], dict[int, int]]
 
-    Raises :class:`VersionConflict` for two different states of one version.
+
+def fold(
+    contract: Table, batches: Iterator[pa.Table], shown: str, line: str, lines_of: Lines | None = None
+) -> Iterator[pa.Table]:
+    """The last state of each key, from rows in order of key and version (and position).
+
+    ``line`` is a column with each row's line, or its record where ``lines_of`` tells the line of one. Raises
+    :class:`VersionConflict` for two different states of one version.
     """
     held: pa.Table | None = None
     for batch in batches:
         table = pa.concat_tables([held, batch]) if held is not None else batch
         above, below = table.slice(0, table.num_rows - 1), table.slice(1)
         same = _equal(above, below, contract.key)
-        _refuse_conflict(contract, above, below, same, shown, line)
+        _refuse_conflict(contract, above, below, same, shown, line, lines_of)
         yield above.filter(pc.invert(same))
         held = table.slice(table.num_rows - 1)
     if held is not None:
@@ -42,7 +50,7 @@ def _equal(one: pa.Table, two: pa.Table, columns: tuple[str, ...]) -> pa.Array:
 
 
 def _refuse_conflict(
-    contract: Table, above: pa.Table, below: pa.Table, same_key: pa.Array, shown: str, line: str
+    contract: Table, above: pa.Table, below: pa.Table, same_key: pa.Array, shown: str, line: str, lines_of: Lines | None
 ) -> None:
     payload = tuple(c for c in above.column_names if c not in (VERSION, POSITION, line))
     conflict = pc.and_(pc.and_(same_key, _equal(above, below, (VERSION,))), pc.invert(_equal(above, below, payload)))
@@ -53,8 +61,9 @@ def _refuse_conflict(
         return
     one, two = above.slice(rows[0], 1).to_pylist()[0], below.slice(rows[0], 1).to_pylist()[0]
     key = ", ".join(f"{k}={one[k]!r}" for k in contract.key)
+    lines = lines_of([one[line], two[line]]) if lines_of else {}
     shown_rows = "\n".join(
-        f"  line {r[line]}: {'deleted' if r[DELETED] else {c.name: r[c.name] for c in contract.columns}}"
+        f"  line {lines.get(r[line], r[line])}: {'deleted' if r[DELETED] else {c.name: r[c.name] for c in contract.columns}}"
         for r in (one, two)
     )
     raise VersionConflict(

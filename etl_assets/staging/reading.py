@@ -161,9 +161,9 @@ def _scan(path: Path, shown: str, form: FileFormat, compressed: bool, copy: Path
             line += _line_ends(text)
             scan.quotes.look(encoded, last=not chunk)
             scan.blank_lines = scan.blank_lines or "\n\n" in joined or "\n\r" in joined
-            scan.bare_cr = scan.bare_cr or text.count("\r") > text.count("\r\n")
+            scan.bare_cr = scan.bare_cr or ("\r" in text and text.count("\r") > text.count("\r\n"))
             previous = joined[-1:]
-            empty = empty and not text.strip()
+            empty = empty and (not text or text.isspace())
             if out:
                 out.write(encoded)
             if not chunk:
@@ -176,7 +176,7 @@ def _scan(path: Path, shown: str, form: FileFormat, compressed: bool, copy: Path
 
 def _line_ends(text: str) -> int:
     """LF, CR LF or CR, as Python's csv and Arrow count them."""
-    return text.count("\n") + text.count("\r") - text.count("\r\n")
+    return text.count("\n") + (text.count("\r") - text.count("\r\n") if "\r" in text else 0)
 
 
 def _before(decoder: codecs.IncrementalDecoder, state: tuple[bytes, int], chunk: bytes, error: UnicodeError) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl_assets.contract import PartitionedTable, WatermarkTable
-from etl_assets.errors import DuplicateKey, ShrunkDelivery
+from etl_assets.errors import DuplicateKey
 from etl_assets.model import Delivery, ExtractColumn, Fetched
 from etl_assets.staging.candidate import Content, write_candidate
 from etl_assets.staging.casting import arrow_type, cast
@@ -26,7 +26,7 @@ from etl_assets.staging.reading import Text, open_text, read_batches
 from etl_assets.staging.rejects import Rejected, Rejects
 from etl_assets.staging.sorting import SortedRuns
 from etl_assets.staging.transforming import apply_transform
-from etl_assets.staging.validating import RECORD, find_foreign, find_invalid, rejected, without
+from etl_assets.staging.validating import RECORD, check_counts, find_foreign, find_invalid, rejected, without
 
 
 def stage_rows(
@@ -59,11 +59,11 @@ def stage_rows(
         filled |= {n for n in table.column_names if n != RECORD and table[n].null_count < table.num_rows}
         runs.add(table)
     rejects.refuse_beyond(source_rows)
-    _check_counts(contract, fetched, text, source_rows)
+    check_counts(contract, fetched, shown, source_rows)
     typed = [(c.name, arrow_type(c)) for c in contract.columns]
     schema = pa.schema([*typed, *((name, pa.string()) for name in layout.added)])
     if isinstance(contract, WatermarkTable):
-        tables, span = _versions(contract, runs.batches(), shown)
+        tables, span = _versions(contract, text, runs.batches())
         columns += [ExtractColumn(VERSION, "integer"), ExtractColumn(DELETED, "boolean")]
         schema = schema.append(pa.field(VERSION, pa.int64())).append(pa.field(DELETED, pa.bool_()))
     else:
@@ -142,28 +142,8 @@ def _finish(
     return table
 
 
-def _check_counts(contract: PartitionedTable | WatermarkTable, fetched: Fetched, text: Text, source_rows: int) -> None:
-    declared = fetched.declared_rows
-    if declared is not None:
-        control = f"{text.shown}{contract.row_count_file}"
-        if not (declared.isascii() and declared.isdigit()):
-            raise ShrunkDelivery(
-                f"{control}: {declared!r} is not a count of rows; deliver it again with the number alone"
-            )
-        if int(declared) != source_rows:
-            raise ShrunkDelivery(
-                f"{text.shown}: {source_rows:,} rows, but its control file {control} declares {int(declared):,}: not the "
-                "whole delivery. Deliver it again"
-            )
-    if source_rows < contract.min_rows:
-        raise ShrunkDelivery(
-            f"{text.shown}: {source_rows:,} rows, but the contract expects at least {contract.min_rows:,}: "
-            "is this the complete contents of the partition?"
-        )
-
-
 def _versions(
-    contract: WatermarkTable, batches: Iterator[pa.Table], shown: str
+    contract: WatermarkTable, text: Text, batches: Iterator[pa.Table]
 ) -> tuple[Iterator[pa.Table], list[int]]:
     """The newest row of each key, with its version as a number; the list fills with the versions' bounds."""
     span: list[int] = []
@@ -176,7 +156,10 @@ def _versions(
             alive = pa.array(np.zeros(batch.num_rows, dtype=bool))
             yield batch.append_column(VERSION, version).append_column(DELETED, alive)
 
-    return fold(contract, numbered(), shown, line=RECORD), span
+    def lines_of(records: list[Any]) -> dict[int, int]:
+        return text.lines_of([r for r in records if r is not None])  # a transform may make rows of no record
+
+    return fold(contract, numbered(), text.shown, line=RECORD, lines_of=lines_of), span
 
 
 def _number(values: pa.ChunkedArray) -> pa.ChunkedArray:

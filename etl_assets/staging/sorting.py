@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 #: Bytes of typed rows in one run, and rows handed on at a time.
-RUN_BYTES = 48 << 20
+RUN_BYTES = 32 << 20
 BATCH_ROWS = 1 << 16
 #: Bytes of a run that the merge holds; a row that is larger comes alone.
 BATCH_BYTES = 1 << 20
@@ -58,7 +59,7 @@ class SortedRuns:
 
     def _spill(self) -> None:
         path = self._scratch / f"run-{len(self._spilled)}.arrow"
-        run = self._take_pending().combine_chunks()
+        run = self._take_pending()
         with pa.ipc.new_file(path, run.schema) as writer:
             writer.write_table(run, max_chunksize=max(1, min(BATCH_ROWS, run.num_rows * BATCH_BYTES // run.nbytes)))
         self._spilled.append(path)
@@ -78,8 +79,9 @@ class SortedRuns:
             batch = reader.get_batch(position[run])
             position[run] += 1
             more = position[run] < reader.num_record_batches
-            marks = [-1] * (batch.num_rows - 1) + [run if more else -1]
-            return pa.Table.from_batches([batch]).append_column("__ends", pa.array(marks, pa.int32()))
+            marks = np.full(batch.num_rows, -1, np.int32)
+            marks[-1] = run if more else -1
+            return pa.Table.from_batches([batch]).append_column("__ends", pa.array(marks))
 
         held = self._sorted(pa.concat_tables([t for run in range(len(readers)) if (t := refill(run)) is not None]))
         while held.num_rows:

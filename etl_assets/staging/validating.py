@@ -1,4 +1,4 @@
-"""Typed rows against the contract: required values, bounds, and the partition they belong to. Vectorised."""
+"""Typed rows against the contract: required values, bounds, how many, and their partition. Vectorised."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl_assets.contract import Column, DateOf, PartitionedTable, StaticPartitions, Table, TimePartitions, ValueOf
+from etl_assets.errors import ShrunkDelivery
+from etl_assets.model import Fetched
 from etl_assets.staging.rejects import Rejected
 
 #: The column that numbers the records of a delivery, while rows are being staged.
@@ -45,6 +47,27 @@ def _check_bounds(column: Column, values: pa.ChunkedArray, mark: Any) -> None:
     if high is not None:
         bound = pa.scalar(high).cast(values.type)
         mark(pc.greater(values, bound), lambda row: f"{column.name} is {values[row].as_py()}, more than {high}")
+
+
+def check_counts(contract: Table, fetched: Fetched, shown: str, source_rows: int) -> None:
+    """Raise :class:`ShrunkDelivery` for fewer records than the control file declares or the contract expects."""
+    declared = fetched.declared_rows
+    if declared is not None:
+        control = f"{shown}{contract.row_count_file}"
+        if not (declared.isascii() and declared.isdigit()):
+            raise ShrunkDelivery(
+                f"{control}: {declared!r} is not a count of rows; deliver it again with the number alone"
+            )
+        if int(declared) != source_rows:
+            raise ShrunkDelivery(
+                f"{shown}: {source_rows:,} rows, but its control file {control} declares {int(declared):,}: not the "
+                "whole delivery. Deliver it again"
+            )
+    if source_rows < contract.min_rows:
+        raise ShrunkDelivery(
+            f"{shown}: {source_rows:,} rows, but the contract expects at least {contract.min_rows:,}: "
+            "is this the complete contents of the partition?"
+        )
 
 
 def find_foreign(contract: PartitionedTable, scope: str, table: pa.Table) -> dict[int, list[str]]:

@@ -175,10 +175,9 @@ def test_every_command_prints_one_document(loaded: Shell) -> None:
     assert (batch["pipeline"], batch["scope"], batch["operation"]) == ("orders", DAY, "replace")
     assert len(batch["digest"]) == 64
     assert batch["committed_at"].endswith("Z")
-    assert batch["counts"] == {
-        "source": 2, "rejected": 0, "inserted": 2, "updated": 0, "deleted": 0, "unchanged": 0, "moved": 0, "aside": 0,
-        "restored": 0,
-    }  # fmt: skip
+    pinned = {"source", "inserted", "updated", "deleted", "unchanged", "moved", "rejected", "aside", "restored"}
+    assert pinned <= set(batch["counts"])
+    assert {name: count for name, count in batch["counts"].items() if count} == {"source": 2, "inserted": 2}
     assert [b["scope"] for b in loaded("ledger", "--json").document["batches"]] == [DAY, NEXT]
     loaded.deliver("2024-01-05", "")
     listed = loaded("deliveries", "orders", "--json").document

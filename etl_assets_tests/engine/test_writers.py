@@ -40,10 +40,12 @@ def test_a_zombie_that_had_frozen_its_delivery_is_refused_at_the_commit(world: W
     (staged,) = engine.load(DAYS[:1], "zombie", publish=False)
     claim = engine.sink.claim(world.pipeline, DAYS[:1], "zombie")[DAYS[0]]  # the same claim is given back
     assert staged.extract is not None
+    assert staged.delivery is not None
     world.load(DAYS[0], run="successor")
     before = world.state()
     with engine.staged.workspace() as work, pytest.raises(StaleWriter):
-        engine.sink.publish(world.pipeline, claim, staged.extract, work)
+        stage = engine.sink.prepare(world.pipeline, staged.extract, work)
+        engine.sink.publish(world.pipeline, claim, staged.delivery, staged.extract, stage)
     assert world.state() == before
     (again,) = world.load(DAYS[0], run="zombie")  # nothing to do needs no permission
     assert again.status == "already committed"

@@ -145,20 +145,19 @@ def test_a_writer_that_waits_longer_than_the_timeout_says_busy_and_changes_nothi
     engine.sink = SQLiteWarehouse(world.settings.warehouse, busy_timeout=0.2)
     (staged,) = engine.load([DAY], "one", publish=False)
     assert staged.extract is not None
+    assert staged.delivery is not None
     before = world.state()
     claim = engine.sink.claim(world.pipeline, [DAY], "one")[DAY]
+    stage = engine.sink.prepare(world.pipeline, staged.extract, world.root)
     with held(world):
         began = time.monotonic()
         for attempt in (
             lambda: engine.sink.claim(world.pipeline, [DAY], "two"),
-            lambda: engine.sink.publish(world.pipeline, claim, staged.extract, world.root / "work"),
+            lambda: engine.sink.publish(world.pipeline, claim, staged.delivery, staged.extract, stage),
             lambda: list(engine.load([DAY], "one")),
         ):
-            (world.root / "work").mkdir(exist_ok=True)
             with pytest.raises(SinkBusy, match="longer than the busy timeout"):
                 attempt()
-            for file in (world.root / "work").glob("*"):
-                file.unlink()
         assert time.monotonic() - began >= 0.6
         assert world.state() == before  # and a reader was not kept waiting
     (outcome,) = engine.load([DAY], "one")

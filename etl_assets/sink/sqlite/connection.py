@@ -11,6 +11,7 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from etl_assets.errors import SinkBusy, WarehouseError
@@ -26,9 +27,18 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+@dataclass(slots=True)
+class Held:
+    """How long a transaction held the write lock, in seconds: from BEGIN to the end of COMMIT."""
+
+    seconds: float = 0.0
+
+
 @contextlib.contextmanager
-def writing(path: Path, attach: Path | None = None, timeout: float = BUSY_TIMEOUT) -> Iterator[sqlite3.Connection]:
-    """One write transaction; ``attach`` is a private file, readable in it as ``stage``.
+def writing(
+    path: Path, attach: Path | None = None, timeout: float = BUSY_TIMEOUT, held: Held | None = None
+) -> Iterator[sqlite3.Connection]:
+    """One write transaction; ``attach`` is a private file, readable in it as ``stage``; ``held`` is filled at its end.
 
     Raises :class:`SinkBusy` when another writer holds the warehouse for longer than ``timeout`` seconds, and
     :class:`WarehouseError` for everything else that the database reports; nothing has changed in either case.
@@ -41,9 +51,12 @@ def writing(path: Path, attach: Path | None = None, timeout: float = BUSY_TIMEOU
             if attach is not None:
                 connection.execute("ATTACH DATABASE ? AS stage", (f"{attach.as_uri()}?mode=ro&immutable=1",))
             connection.execute("BEGIN IMMEDIATE")
+            began = time.perf_counter()
             try:
                 yield connection
                 connection.execute("COMMIT")
+                if held is not None:
+                    held.seconds = time.perf_counter() - began
             except BaseException:
                 # A failed COMMIT may leave the transaction open, or may have ended it: ask before rolling back.
                 if connection.in_transaction:

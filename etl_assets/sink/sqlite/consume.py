@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sqlite3
 
 from etl_assets.contract import ChangeLogTable, Lookback, WatermarkTable, Window
-from etl_assets.errors import Superseded, UnexpectedCursor
-from etl_assets.model import Changes, Manifest, Restatement
+from etl_assets.errors import EmptyDelivery, Superseded, UnexpectedCursor
+from etl_assets.model import Changes, Counts, Manifest, Restatement
 from etl_assets.sink.sqlite import ledger
+from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.merge import Merge, clear_versions, merge_versions, withdraw_absent
 from etl_assets.sink.sqlite.replace import Replacement
 from etl_assets.sink.sqlite.tables import prepare_table
@@ -42,7 +44,8 @@ def consume_events(
     table, _ = prepare_table(connection, pipeline, manifest.columns)
     columns = tuple(c.name for c in manifest.columns)
     absent = tuple(c for c in table.columns if c not in columns)
-    counts = merge_versions(connection, Merge(table.sql, table.key, columns, absent, number))
+    lenient = _lenient(pipeline, manifest)
+    counts = merge_versions(connection, Merge(table.sql, table.key, columns, absent, number, lenient=lenient))
     return Replacement(counts, Changes(), rows=0)
 
 
@@ -62,19 +65,49 @@ def merge_snapshot(
     cleared = 0
     if restate:
         cleared = clear_versions(connection, table.sql)
+        ledger.forget_position(connection, pipeline.name)
     elif complete:
         _check_snapshots_order(connection, manifest)
+        _check_filled(connection, pipeline, manifest)
     watermark = None if restate else ledger.position(connection, pipeline.name)
     unbounded = complete or pipeline.bounds == "none" or watermark is None
     least = None if unbounded or watermark is None else _least(pipeline, watermark)
     columns = tuple(c.name for c in manifest.columns)
     absent = tuple(c for c in table.columns if c not in columns)
-    merge = Merge(table.sql, table.key, columns, absent, number, least=least, watermark=watermark, lift=complete)
+    lenient = _lenient(pipeline, manifest)
+    merge = Merge(table.sql, table.key, columns, absent, number, least, watermark, lift=complete, lenient=lenient)
     counts = merge_versions(connection, merge)
     if complete and not restate:
-        window = pipeline.complete.column if isinstance(pipeline.complete, Window) else None
-        counts = withdraw_absent(connection, merge, counts, window)
+        counts = _withdraw(connection, pipeline, manifest, merge, counts)
     return Replacement(counts.plus(deleted=cleared), Changes(), rows=0)
+
+
+def _withdraw(
+    connection: sqlite3.Connection, pipeline: WatermarkTable, manifest: Manifest, merge: Merge, counts: Counts
+) -> Counts:
+    """Keys that the snapshot lacks end. Where rows of it are quarantined it cannot be told which keys it lacks."""
+    if manifest.rejected_rows:
+        return counts
+    window = pipeline.complete.column if isinstance(pipeline.complete, Window) else None
+    return withdraw_absent(connection, merge, counts, window)
+
+
+def _lenient(pipeline: ChangeLogTable | WatermarkTable, manifest: Manifest) -> frozenset[str]:
+    """Columns that a delivery may lack, and so rows that were committed before the column was there."""
+    optional = {c.name for c in pipeline.columns if c.optional}
+    return frozenset(optional | {c.name for c in manifest.columns if c.added})
+
+
+def _check_filled(connection: sqlite3.Connection, pipeline: WatermarkTable, manifest: Manifest) -> None:
+    """A whole snapshot without a row would withdraw all of them: more often an accident than the truth."""
+    if pipeline.complete != "whole" or pipeline.allow_empty or manifest.source_rows:
+        return
+    live = connection.execute(f"SELECT count(*) FROM {quoted(pipeline.table)}").fetchone()[0]
+    if live:
+        raise EmptyDelivery(
+            f"{manifest.batch} has a header and no rows, and {pipeline.table!r} has {live:,}; allow_empty=False. "
+            "Nothing was changed. If it is meant, restate it with a reason"
+        )
 
 
 def _least(pipeline: WatermarkTable, watermark: int) -> int:
@@ -85,7 +118,8 @@ def _least(pipeline: WatermarkTable, watermark: int) -> int:
         case Lookback(by=by):
             column = pipeline.column(pipeline.updated)
             assert column is not None
-            return watermark - (by.days if column.type == "date" else int(by.total_seconds() * 1_000_000))
+            unit = dt.timedelta(days=1) if column.type == "date" else dt.timedelta(microseconds=1)
+            return watermark + (-by // unit)  # a part of a day looks back to the whole of it
         case _:
             return watermark
 

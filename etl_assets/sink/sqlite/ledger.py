@@ -25,6 +25,13 @@ def _batch(row: tuple[Any, ...]) -> Batch:
     return Batch(**values, counts=Counts(*row[20:-2]))
 
 
+def _only(alias: str, pipeline: str, scope: str | None) -> tuple[str, list[str]]:
+    """The condition for a pipeline, or one scope of it."""
+    if scope is None:
+        return f"{alias}pipeline = ?", [pipeline]
+    return f"{alias}pipeline = ? AND {alias}scope = ?", [pipeline, scope]
+
+
 def batches(connection: sqlite3.Connection, pipeline: str | None, scope: str | None) -> list[Batch]:
     """Committed batches in commit order."""
     where, values = ["1"], []
@@ -40,9 +47,10 @@ def batch_named(connection: sqlite3.Connection, batch: str) -> Batch | None:
     return _batch(row) if row else None
 
 
-def current_batches(connection: sqlite3.Connection, pipeline: str) -> dict[str, Batch]:
-    """The batch that each scope's rows stand for."""
-    rows = connection.execute(f"{_BATCH} JOIN etl_partition p ON p.batch = b.id WHERE p.pipeline = ?", (pipeline,))
+def current_batches(connection: sqlite3.Connection, pipeline: str, scope: str | None) -> dict[str, Batch]:
+    """The batch that each scope's rows, or this one's, stand for."""
+    where, values = _only("p.", pipeline, scope)
+    rows = connection.execute(f"{_BATCH} JOIN etl_partition p ON p.batch = b.id WHERE {where}", values)
     return {batch.scope: batch for batch in map(_batch, rows)}
 
 
@@ -66,11 +74,17 @@ def position(connection: sqlite3.Connection, pipeline: str) -> int | None:
 
 
 def move_position(connection: sqlite3.Connection, batch: Batch) -> None:
+    """Move forward to where the batch ends; a late snapshot does not take the watermark back."""
     connection.execute(
-        "INSERT INTO etl_progress VALUES (?, ?, ?) "
-        "ON CONFLICT (pipeline) DO UPDATE SET position = excluded.position, batch = excluded.batch",
+        "INSERT INTO etl_progress VALUES (?, ?, ?) ON CONFLICT (pipeline) DO UPDATE "
+        "SET position = excluded.position, batch = excluded.batch WHERE excluded.position > position",
         (batch.pipeline, batch.upper, batch.id),
     )
+
+
+def forget_position(connection: sqlite3.Connection, pipeline: str) -> None:
+    """Begin anew, with a table that is made anew."""
+    connection.execute("DELETE FROM etl_progress WHERE pipeline = ?", (pipeline,))
 
 
 def generation(connection: sqlite3.Connection, pipeline: str, scope: str) -> tuple[int, str]:
@@ -105,18 +119,11 @@ def _recorded(row: tuple[Any, ...]) -> RecordedDelivery:
     return RecordedDelivery(Delivery(*row[:8]), row[8], refusal)
 
 
-def deliveries(connection: sqlite3.Connection, pipeline: str) -> list[RecordedDelivery]:
+def deliveries(connection: sqlite3.Connection, pipeline: str, scope: str | None) -> list[RecordedDelivery]:
     """Every delivery that was read, by scope and place."""
-    rows = connection.execute(f"{_DELIVERY} WHERE pipeline = ? ORDER BY scope, name_order, revision", (pipeline,))
+    where, values = _only("", pipeline, scope)
+    rows = connection.execute(f"{_DELIVERY} WHERE {where} ORDER BY scope, name_order, revision", values)
     return [_recorded(row) for row in rows]
-
-
-def newest_revision(connection: sqlite3.Connection, pipeline: str, scope: str, name: str) -> Delivery | None:
-    row = connection.execute(
-        f"{_DELIVERY} WHERE pipeline = ? AND scope = ? AND name = ? ORDER BY revision DESC LIMIT 1",
-        (pipeline, scope, name),
-    ).fetchone()
-    return _recorded(row).delivery if row else None
 
 
 def record_delivery(connection: sqlite3.Connection, delivery: Delivery) -> None:

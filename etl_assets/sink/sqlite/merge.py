@@ -24,7 +24,8 @@ class Merge:
     candidate's, ``absent`` those that only the table has: a new version has no value there.
 
     Candidates below the version ``least`` are skipped; those at ``watermark`` are counted as ties. With ``lift``, a
-    candidate brings back a deleted row of the same version: a complete snapshot says that it is there.
+    candidate brings back a deleted row of the same version: a complete snapshot says that it is there. ``lenient`` are
+    columns that a delivery may lack: having no value there contradicts nothing.
     """
 
     table: str
@@ -35,6 +36,7 @@ class Merge:
     least: int | None = None
     watermark: int | None = None
     lift: bool = False
+    lenient: frozenset[str] = frozenset()
 
     @property
     def same_key(self) -> str:
@@ -95,9 +97,10 @@ def withdraw_absent(connection: sqlite3.Connection, merge: Merge, counts: Counts
     if window is not None:
         column = quoted(window)
         inside = f"AND t.{column} BETWEEN (SELECT min({column}) FROM {CANDIDATE}) AND (SELECT max({column}) FROM {CANDIDATE}) "
+    # Not a correlated NOT EXISTS: the candidate has no index by key, and would be read once for each row.
     gone = connection.execute(
         f"UPDATE main.{merge.table} AS t SET {quoted(DELETED)} = 1, _batch = ? WHERE NOT t.{quoted(DELETED)} {inside}"
-        f"AND NOT EXISTS (SELECT 1 FROM {CANDIDATE} c WHERE {merge.same_key})",
+        f"AND ({merge.of('t', merge.key)}) NOT IN (SELECT {merge.of('c', merge.key)} FROM {CANDIDATE} c)",
         (merge.batch,),
     ).rowcount
     return counts.plus(deleted=gone)
@@ -117,7 +120,7 @@ def _refuse_conflict(connection: sqlite3.Connection, merge: Merge) -> None:
     if not payload:
         return
     old, new = merge.of("t", payload), merge.of("c", payload)
-    differs = f"({old}) IS NOT ({new})" if len(payload) > 1 else f"{old} IS NOT {new}"
+    differs = _differ(merge, payload)
     joined = (
         f"FROM temp.plan p CROSS JOIN {CANDIDATE} c CROSS JOIN main.{merge.table} t WHERE p.same AND c.rowid = p.candidate "
         f"AND {merge.same_key} AND NOT (t.{quoted(DELETED)} AND c.{quoted(DELETED)}) AND {differs}"
@@ -136,3 +139,22 @@ def _refuse_conflict(connection: sqlite3.Connection, merge: Merge) -> None:
         f"{count:,} rows have another state than the table under the same version. First: {shown}, version {row[width]}\n"
         f"  in the table: {theirs}\n  delivered: {mine}\nNothing was changed; the source has to say which one holds"
     )
+
+
+def _differ(merge: Merge, payload: Sequence[str]) -> str:
+    """Where the states ``t`` and ``c`` contradict each other. Row values keep the expression flat for wide tables."""
+    strict = [c for c in payload if c not in merge.lenient]
+    parts = [f"t.{quoted(c)} <> c.{quoted(c)}" for c in payload if c in merge.lenient]
+    if len(strict) > 1:
+        parts.append(f"({merge.of('t', strict)}) IS NOT ({merge.of('c', strict)})")
+    elif strict:
+        parts.append(f"{merge.of('t', strict)} IS NOT {merge.of('c', strict)}")
+    return f"({_any(parts)})"
+
+
+def _any(parts: Sequence[str]) -> str:
+    """``OR`` as a balanced tree: SQLite bounds how deep an expression nests."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return f"({_any(parts[:half])} OR {_any(parts[half:])})"

@@ -18,7 +18,7 @@ from etl_assets.errors import (
     StaleWriter,
     Superseded,
 )
-from etl_assets.model import Batch, Changes, Claim, Extract, Manifest, Receipt, Restatement, batch_id
+from etl_assets.model import Batch, Changes, Claim, Delivery, Extract, Manifest, Receipt, Restatement, batch_id
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.consume import consume_events, merge_snapshot
 from etl_assets.sink.sqlite.replace import Replacement, Target, replace_partition
@@ -44,12 +44,18 @@ def check_writer(connection: sqlite3.Connection, claim: Claim) -> None:
 
 
 def publish(
-    connection: sqlite3.Connection, pipeline: Pipeline, claim: Claim, extract: Extract, restate: Restatement | None
+    connection: sqlite3.Connection,
+    pipeline: Pipeline,
+    claim: Claim,
+    delivery: Delivery,
+    extract: Extract,
+    restate: Restatement | None,
 ) -> Receipt:
     """All of publish that happens between BEGIN IMMEDIATE and COMMIT; the candidate rows are attached as ``stage``."""
     manifest = extract.manifest
     migrate(connection)
     check_writer(connection, claim)
+    ledger.record_delivery(connection, delivery)
     ordinal = _ordinal(connection, restate, manifest) if restate else 0
     name = batch_id(*_identity(manifest), ordinal)
     partition = _partition(connection, manifest)

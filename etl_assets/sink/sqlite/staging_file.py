@@ -49,6 +49,7 @@ def _build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[st
         cursor.adbc_ingest(
             "candidate", pa.RecordBatchReader.from_batches(schema, _batches(candidate, manifest, schema)), mode="append"
         )
+    pa.default_memory_pool().release_unused()
     if index and manifest.rows:
         plain = sqlite3.connect(target, isolation_level=None)
         try:

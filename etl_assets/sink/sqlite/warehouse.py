@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,19 +12,17 @@ from typing import Any
 from etl_assets.contract import PartitionedTable, Pipeline
 from etl_assets.errors import EtlError, UnknownPipeline
 from etl_assets.model import (
-    Arrival,
     Batch,
     Claim,
     Delivery,
     Extract,
-    Fetched,
     Receipt,
     RecordedDelivery,
     Refusal,
     Restatement,
 )
 from etl_assets.sink.sqlite import ledger, schema, staging_file
-from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, quoted, reading, writing
+from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, Held, quoted, reading, writing
 from etl_assets.sink.sqlite.publish import check_writer, publish
 from etl_assets.sink.sqlite.tables import PARTITION
 from etl_assets.sink.sqlite.verifying import verify_versions, versions_profile
@@ -47,42 +44,41 @@ class SQLiteWarehouse:
             schema.migrate(connection)
             return {scope: ledger.issue(connection, pipeline.name, scope, run) for scope in scopes}
 
-    def observe(self, claim: Claim, arrival: Arrival, fetched: Fetched) -> Delivery:
-        """Record the bytes that were read and give them their revision.
-
-        The same name with other bytes is the next revision, even where they are those of an earlier one: A, B, A
-        are three deliveries.
-        """
+    def record(self, claim: Claim, delivery: Delivery) -> None:
+        """Note that a delivery was read, where nothing else is written about it."""
         with writing(self.path, timeout=self.busy_timeout) as connection:
             check_writer(connection, claim)
-            last = ledger.newest_revision(connection, claim.pipeline, claim.scope, arrival.name)
-            same = last is not None and last.sha256 == fetched.sha256
-            revision = last.revision + (not same) if last else 1
-            delivery = Delivery(
-                *(claim.pipeline, claim.scope, arrival.name, revision, arrival.order),
-                *(fetched.sha256, fetched.size, arrival.stamp),
-            )
             ledger.record_delivery(connection, delivery)
-        return delivery
 
     def refuse(self, claim: Claim, delivery: Delivery, error: EtlError, code: str) -> Refusal | None:
         """Remember a refusal; None where a newer run has taken over, whose word counts."""
         with writing(self.path, timeout=self.busy_timeout) as connection:
             if ledger.generation(connection, claim.pipeline, claim.scope)[0] != claim.generation:
                 return None
+            ledger.record_delivery(connection, delivery)
             return ledger.record_refusal(connection, delivery, error.kind, str(error), code)
 
-    def publish(
-        self, pipeline: Pipeline, claim: Claim, extract: Extract, work: Path, restate: Restatement | None = None
-    ) -> Receipt:
-        """Build the private stage file in ``work``, outside of the lock, then apply it in one transaction."""
-        index = pipeline.key if self._has_rows(pipeline.name, claim.scope) else ()
+    def prepare(self, pipeline: Pipeline, extract: Extract, work: Path) -> Path:
+        """Build the private stage file, outside of the lock."""
+        index = pipeline.key if self._has_rows(pipeline.name, extract.manifest.scope) else ()
         stage = work / "stage.sqlite"
         staging_file.build(candidate_path(extract), extract.manifest, stage, index)
-        with writing(self.path, attach=stage, timeout=self.busy_timeout) as connection:
-            began = time.perf_counter()
-            receipt = publish(connection, pipeline, claim, extract, restate)
-        return replace(receipt, locked_seconds=time.perf_counter() - began)
+        return stage
+
+    def publish(
+        self,
+        pipeline: Pipeline,
+        claim: Claim,
+        delivery: Delivery,
+        extract: Extract,
+        stage: Path,
+        restate: Restatement | None = None,
+    ) -> Receipt:
+        """Apply a stage file in one transaction."""
+        held = Held()
+        with writing(self.path, attach=stage, timeout=self.busy_timeout, held=held) as connection:
+            receipt = publish(connection, pipeline, claim, delivery, extract, restate)
+        return replace(receipt, locked_seconds=held.seconds)
 
     # ------------------------------------------------------------------ reading
 
@@ -91,10 +87,10 @@ class SQLiteWarehouse:
         with self._reading() as connection:
             return ledger.batches(connection, pipeline, scope) if connection else []
 
-    def current(self, pipeline: str) -> dict[str, Batch]:
+    def current(self, pipeline: str, scope: str | None = None) -> dict[str, Batch]:
         """The batch that each scope's rows stand for."""
         with self._reading() as connection:
-            return ledger.current_batches(connection, pipeline) if connection else {}
+            return ledger.current_batches(connection, pipeline, scope) if connection else {}
 
     def rows(self, pipeline: str) -> dict[str, int]:
         """Rows of each scope in the table, by the ledger."""
@@ -102,10 +98,10 @@ class SQLiteWarehouse:
             query = "SELECT scope, rows FROM etl_partition WHERE pipeline = ? AND batch IS NOT NULL"
             return dict(connection.execute(query, (pipeline,)).fetchall()) if connection else {}
 
-    def deliveries(self, pipeline: str) -> list[RecordedDelivery]:
+    def deliveries(self, pipeline: str, scope: str | None = None) -> list[RecordedDelivery]:
         """Every delivery that was read, by scope and place."""
         with self._reading() as connection:
-            return ledger.deliveries(connection, pipeline) if connection else []
+            return ledger.deliveries(connection, pipeline, scope) if connection else []
 
     def verify(self, pipeline: Pipeline) -> list[str]:
         """Count each partition's rows against the ledger; the differences in words."""
