@@ -4,12 +4,19 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import Pipeline, StaticPartitions
 from etl_assets.orchestration.loading import Load, LoadConfig
 from etl_assets.orchestration.metadata import column_schema
-from etl_assets.orchestration.names import ACCEPTED, POOL, extract_key, landing_key, op_name, table_key
+from etl_assets.orchestration.names import ACCEPTED, POOL, extract_key, in_order, landing_key, op_name, table_key
 from etl_assets.orchestration.partitions import partitions_definition
 from etl_assets.orchestration.resources import Rooms
+
+#: How deliveries become rows, by what publishing one does.
+PATTERNS = {
+    "replace": "a delivery replaces its partition",
+    "consume": "events are applied in the order of their positions",
+    "merge": "snapshots are merged by the time of each row's last change",
+}
 
 
 def landing_asset(pipeline: Pipeline) -> dg.AssetSpec:
@@ -41,19 +48,46 @@ def pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             dg.AssetCheckSpec(
                 ACCEPTED,
                 asset=extract_key(pipeline),
-                description="The partition's newest delivery keeps the contract. If it does not, it is refused with "
-                "its reason, and the partition keeps its rows.",
+                description=f"{_counting(pipeline)} the contract. If it does not, it is refused with its reason, and the "
+                "table keeps its rows.",
             )
         ],
         can_subset=True,
         pool=POOL,
-        backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=pipeline.max_partitions_per_run),
+        backfill_policy=_backfill_policy(pipeline),
         description=f"Freeze the deliveries of {name} and publish each partition in a transaction of its own.",
     )
     def load(context: dg.AssetExecutionContext, config: LoadConfig, rooms: Rooms) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]
         yield from Load(context, pipeline, rooms).run(config)
 
     return load
+
+
+def _counting(pipeline: Pipeline) -> str:
+    return "Each delivery of the partition keeps" if in_order(pipeline) else "The partition's newest delivery keeps"
+
+
+def _backfill_policy(pipeline: Pipeline) -> dg.BackfillPolicy:
+    """How a backfill is cut into runs.
+
+    Partitions that are replaced stand for themselves, so their runs may come in any order, and small ones keep a failure
+    small. Events and snapshots build on the ones before them. Only within a run does Dagster keep the order of partitions:
+    of two runs the second may start first, or go on after the first has failed, and then finds a gap. So they go in a single
+    run. Where the selected partitions are not contiguous, Dagster makes a run of each contiguous range; a selection
+    from the first to the last day is one run, which passes over days without a delivery.
+    """
+    if in_order(pipeline):
+        return dg.BackfillPolicy.single_run()
+    return dg.BackfillPolicy.multi_run(max_partitions_per_run=pipeline.max_partitions_per_run)
+
+
+def _partitions_in_words(pipeline: Pipeline) -> str:
+    partitions = pipeline.partitions
+    if isinstance(partitions, StaticPartitions) and len(partitions.names) == 1:
+        return f"one, {partitions.names[0]}: the table is delivered whole"
+    if in_order(pipeline):
+        return f"{partitions.describe()}: when events or snapshots arrived, not where a row belongs"
+    return partitions.describe()
 
 
 def _extract_spec(pipeline: Pipeline) -> dg.AssetSpec:
@@ -66,6 +100,7 @@ def _extract_spec(pipeline: Pipeline) -> dg.AssetSpec:
         owners=list(pipeline.owners),
         kinds={"parquet"},
         code_version=str(pipeline.transform_version),
+        skippable=in_order(pipeline),  # a run that passes over days yields no result, see `loading`
         partitions_def=partitions_definition(pipeline.partitions),
         metadata={"dagster/column_schema": column_schema(pipeline)},
     )
@@ -81,11 +116,13 @@ def _table_spec(pipeline: Pipeline) -> dg.AssetSpec:
         owners=list(pipeline.owners),
         kinds={"sqlite", "table"},
         code_version=str(pipeline.transform_version),
+        skippable=in_order(pipeline),  # a run that passes over days yields no result, see `loading`
         partitions_def=partitions_definition(pipeline.partitions),
         metadata={
             "dagster/table_name": pipeline.table,
             "dagster/column_schema": column_schema(pipeline),
             "key": key,
-            "partitions": pipeline.partitions.describe(),
+            "pattern": PATTERNS[pipeline.operation],
+            "partitions": _partitions_in_words(pipeline),
         },
     )

@@ -7,32 +7,37 @@ failed whenever the load fails.
 import dagster as dg
 
 from etl_assets.contract import Pipeline
-from etl_assets.orchestration.names import landing_key
-from etl_assets.orchestration.requests import spans
+from etl_assets.orchestration.counting import count_rows
+from etl_assets.orchestration.names import in_order, landing_key
+from etl_assets.orchestration.requests import missing
 from etl_assets.orchestration.resources import Rooms
 from etl_assets.sink import open_sink
 from etl_assets.survey import survey
 
 
 def ledger_checks(pipeline: Pipeline) -> list[dg.AssetChecksDefinition]:
-    """The checks of one pipeline."""
-    return [_ledger_matches_rows(pipeline), _newest_partition_loaded(pipeline), _nothing_waits(pipeline)]
+    """The checks of one pipeline. Whether the newest day is there is asked only where every day has to have a delivery."""
+    loaded = [] if in_order(pipeline) else [_newest_partition_loaded(pipeline)]
+    return [_ledger_matches_rows(pipeline), *loaded, _nothing_waits(pipeline)]
 
 
 def _ledger_matches_rows(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=landing_key(pipeline),
         name="ledger_matches_rows",
-        description=f"Each partition of `{pipeline.table}` holds the rows that the ledger committed.",
+        description=f"`{pipeline.table}` holds the live rows that the ledger's batches add up to, at its last position."
+        if in_order(pipeline)
+        else f"Each partition of `{pipeline.table}` holds the rows that the ledger committed.",
     )
     def ledger_matches_rows(rooms: Rooms) -> dg.AssetCheckResult:
         sink = open_sink(rooms.warehouse)
         differences = sink.verify(pipeline)
-        rows = sink.rows(pipeline.name)
+        rows, partitions = count_rows(sink, pipeline), len(sink.current(pipeline.name))
         return dg.AssetCheckResult(
             passed=not differences,
-            description="\n".join(differences) or f"{sum(rows.values()):,} rows in {len(rows):,} partitions",
-            metadata={"partitions": len(rows), "rows": sum(rows.values()), "differences": differences},
+            description="\n".join(differences)
+            or f"{rows.total:,} rows {'from' if in_order(pipeline) else 'in'} {partitions:,} partitions",
+            metadata={"partitions": partitions, "rows": rows.total, "differences": differences},
         )
 
     return ledger_matches_rows
@@ -71,7 +76,8 @@ def _nothing_waits(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=landing_key(pipeline),
         name="nothing_waits",
-        description="The newest delivery of every partition is committed: none waits, none needs attention.",
+        description=f"{'Every' if in_order(pipeline) else 'The newest'} delivery of every partition is committed: none "
+        "waits, none needs attention.",
     )
     def nothing_waits(rooms: Rooms) -> dg.AssetCheckResult:
         found = survey(rooms.settings, pipeline)
@@ -84,7 +90,7 @@ def _nothing_waits(pipeline: Pipeline) -> dg.AssetChecksDefinition:
             metadata={
                 "waiting": sum(s.state != "needs attention" for s in open_ones),
                 "needs_attention": sum(s.state == "needs attention" for s in open_ones),
-                "partitions_without_delivery": spans(pipeline, found.missing) or "none",
+                "partitions_without_delivery": missing(pipeline, found) or "none",
             },
         )
 

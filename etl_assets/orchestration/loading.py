@@ -1,5 +1,6 @@
 """The op that loads partitions: the engine's outcomes told to Dagster, each only after its commit."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import dagster as dg
@@ -10,7 +11,9 @@ from etl_assets.engine import Engine, Outcome
 from etl_assets.errors import EtlError, SinkBusy
 from etl_assets.model import Restatement
 from etl_assets.orchestration import metadata
-from etl_assets.orchestration.names import ACCEPTED, extract_key, table_key
+from etl_assets.orchestration.counting import count_rows
+from etl_assets.orchestration.names import ACCEPTED, extract_key, in_order, table_key
+from etl_assets.orchestration.outcomes import Outcomes, Shown
 from etl_assets.orchestration.resources import Rooms
 
 #: Further attempts within a run while another writer holds the warehouse; each has waited for its busy timeout already.
@@ -51,17 +54,19 @@ class Load:
     def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline, rooms: Rooms) -> None:
         self.context, self.pipeline = context, pipeline
         self.engine = Engine(rooms.settings, pipeline)
-        self.scopes = list(context.partition_keys)
         self.extract, self.table = extract_key(pipeline), table_key(pipeline)
         self.assets = [k for k in (self.extract, self.table) if k in context.selected_asset_keys]
-        self.checked = any(key.name == ACCEPTED for key in context.selected_asset_check_keys)
-        self.outcomes: list[Outcome] = []
+        # Where the job leaves the check out (see `jobs`), it is evaluated all the same.
+        self.checked = in_order(pipeline) or any(key.name == ACCEPTED for key in context.selected_asset_check_keys)
+        self.outcomes = Outcomes(pipeline, list(context.partition_keys))
+        self.passed_over: list[str] = []
 
     def run(self, config: LoadConfig) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]
         """Load all partitions, going on past refused ones; then succeed, or fail naming each that was refused."""
-        if config.delivery and len(self.scopes) != 1:
+        scopes = self.outcomes.scopes
+        if config.delivery and len(scopes) != 1:
             raise dg.Failure(
-                f"delivery={config.delivery!r} names a file of one partition, and this run has {len(self.scopes)}: "
+                f"delivery={config.delivery!r} names a file of one partition, and this run has {len(scopes)}: "
                 "launch it for one partition. Nothing was changed",
                 allow_retries=False,
             )
@@ -70,10 +75,15 @@ class Load:
         # the restatement belongs to the first of such a chain of runs, so that it is done once.
         restate = config.restatement(operation=run.root_run_id or run.run_id)
         try:
+            if in_order(self.pipeline) and not config.delivery and not restate:
+                self._look_ahead()
             for outcome in self.engine.load(
-                self.scopes, run.run_id, restate, config.delivery or None, publish=self.table in self.assets
+                self.outcomes.scopes,
+                run.run_id,
+                restate,
+                config.delivery or None,
+                publish=self.table in self.assets,
             ):
-                self.outcomes.append(outcome)
                 self._tell(outcome)
         except SinkBusy as busy:
             if self.context.retry_number < BUSY_RETRIES:
@@ -85,14 +95,35 @@ class Load:
         except BaseException:  # Dagster's terminate is one
             self._materialise()
             raise
-        if any(o.error for o in self.outcomes):
+        if self.outcomes.refused:
             self._materialise()
             raise self._refusals()
+        if self.passed_over:
+            # A result would turn all partitions of the run green, those without a delivery too.
+            self._materialise()
+            return
         yield from self._results()
+
+    def _look_ahead(self) -> None:
+        """Count the deliveries of each partition, and pass over partitions of a range that have none.
+
+        A day without events, or without a snapshot, is nothing to fail for: what came before and after says all.
+        """
+        arrived = Counter(a.scope for a in self.engine.landing.arrivals() if not a.arriving)
+        scopes = list(self.outcomes.scopes)
+        delivered = [s for s in scopes if arrived[s]]
+        if delivered and len(delivered) < len(scopes):
+            self.passed_over = [s for s in scopes if not arrived[s]]
+            self.context.log.info(
+                f"{len(self.passed_over):,} of {len(scopes):,} partitions have no delivery and are passed over: they stay "
+                "as they are"
+            )
+            scopes = delivered
+        self.outcomes = Outcomes(self.pipeline, scopes, arrived)
 
     def _tell(self, outcome: Outcome) -> None:
         """Log one outcome, and evaluate the check of its delivery."""
-        place = f"{len(self.outcomes)}/{len(self.scopes)} {outcome.scope}"
+        place = self.outcomes.add(outcome)
         if outcome.error:
             self.context.log.error(f"{place}: refused ({outcome.error.kind}): {outcome.error}")
         else:
@@ -104,45 +135,32 @@ class Load:
             self.context.log_event(_evaluation(self.pipeline, outcome))
 
     def _results(self) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]
-        events = self._events()
+        shown = self._shown()
         for asset in self.assets:
-            for (key, scope), (shown, _) in events.items():
-                if key == asset:
-                    self.context.add_asset_metadata(shown, asset_key=asset, partition_key=scope)
+            of_asset = [one for one in shown if one.asset == asset]
+            for one in of_asset:
+                self.context.add_asset_metadata(one.metadata, asset_key=asset, partition_key=one.scope)
             # Dagster takes one data version for all partitions of a run.
-            versions = [version for (key, _), (_, version) in events.items() if key == asset]
-            yield dg.MaterializeResult(asset, data_version=dg.DataVersion(versions[0]) if len(versions) == 1 else None)
+            version = dg.DataVersion(of_asset[0].version) if len(of_asset) == 1 else None
+            yield dg.MaterializeResult(asset, data_version=version)
 
     def _materialise(self) -> None:
-        """Report what is committed, where the op is about to fail and yields no results."""
-        for (asset, scope), (shown, version) in self._events().items():
-            tags = {"dagster/data_version": version}
-            self.context.log_event(dg.AssetMaterialization(asset, partition=scope, metadata=shown, tags=tags))
+        """Report what is committed, where the op yields no results."""
+        for one in self._shown():
+            tags = {"dagster/data_version": one.version}
+            self.context.log_event(
+                dg.AssetMaterialization(one.asset, partition=one.scope, metadata=one.metadata, tags=tags)
+            )
 
-    def _events(self) -> dict[tuple[dg.AssetKey, str], tuple[metadata.Metadata, str]]:
-        """Metadata and data version of each partition; extracts first, else Dagster calls their tables stale."""
-        events: dict[tuple[dg.AssetKey, str], tuple[metadata.Metadata, str]] = {}
-        if self.extract in self.assets:
-            for outcome in self.outcomes:
-                if outcome.extract:
-                    shown = metadata.extract_metadata(self.pipeline, outcome.extract)
-                    events[self.extract, outcome.scope] = (shown, outcome.extract.manifest.digest)
-                elif outcome.receipt:
-                    batch = outcome.receipt.batch
-                    events[self.extract, outcome.scope] = (metadata.committed_extract_metadata(batch), batch.digest)
-        committed = [o.receipt for o in self.outcomes if o.receipt]
-        if self.table in self.assets and committed:
-            rows = self.engine.sink.rows(self.pipeline.name)
-            for receipt in committed:
-                shown = metadata.table_metadata(receipt, rows)
-                events[self.table, receipt.batch.scope] = (shown, receipt.batch.digest)
-        return events
+    def _shown(self) -> list[Shown]:
+        return list(self.outcomes.shown(self.assets, count_rows(self.engine.sink, self.pipeline)))
 
     def _refusals(self) -> dg.Failure:
-        refused = [(o.scope, o.error) for o in self.outcomes if o.error]
+        refused = [(o.scope, o.error) for o in self.outcomes.refused if o.error]
+        partitions = list(dict.fromkeys(o.scope for o in self.outcomes.refused))
         lines = [f"{scope}: {error.kind}: {error}" for scope, error in refused]
         return dg.Failure(
-            f"{len(refused)} of {len(self.scopes)} partitions of {self.pipeline.name} were not loaded"
+            f"{len(partitions)} of {len(self.outcomes.scopes)} partitions of {self.pipeline.name} were not loaded"
             f"{self._done()}\n" + "\n".join(lines),
             metadata={
                 "refused": dg.MetadataValue.md(
@@ -150,7 +168,7 @@ class Load:
                         ("partition", "kind", "why"), [(scope, error.kind, str(error)) for scope, error in refused]
                     )
                 ),
-                "refused_partitions": [scope for scope, _ in refused],
+                "refused_partitions": partitions,
             },
             allow_retries=False,
         )
@@ -158,7 +176,7 @@ class Load:
     def _cut_short(self, error: EtlError) -> dg.Failure:
         """The failure for what is not about a delivery: it ends the run, and what is committed stays."""
         self._materialise()
-        left = self.scopes[len(self.outcomes) :]
+        left = self.outcomes.open_scopes
         return dg.Failure(
             f"{error.kind}: {error}\nNot tried any more: {', '.join(left)}{self._done()}",
             metadata={"kind": error.kind, "not_tried": left},
@@ -166,7 +184,7 @@ class Load:
         )
 
     def _done(self) -> str:
-        done = [o.scope for o in self.outcomes if o.error is None]
+        done = self.outcomes.done
         return f"; the other {len(done)} are {'committed' if self.table in self.assets else 'frozen'}" if done else ""
 
 

@@ -1,5 +1,6 @@
 """What the UI shows of a materialisation: counts and identities as values, rejects and corrections as tables."""
 
+import datetime as dt
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,16 +9,30 @@ from typing import Any
 
 import dagster as dg
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import ChangeLogTable, Pipeline, WatermarkTable
 from etl_assets.contract.columns import Column
 from etl_assets.model import Batch, Changes, Extract, ExtractColumn, Receipt
+from etl_assets.orchestration.counting import TableRows
 from etl_assets.staging.extract import REJECTS
 
 Metadata = dict[str, Any]
 
 #: Rejected rows that are shown; all of them are in the extract.
 REJECTS_SHOWN = 20
-COUNTS = ("inserted", "updated", "deleted", "unchanged", "moved", "aside", "restored", "rejected")
+#: The counts that a batch of each pattern can have.
+COUNTS = {
+    "replace": ("inserted", "updated", "deleted", "unchanged", "moved", "aside", "restored", "rejected"),
+    "consume": ("inserted", "updated", "deleted", "unchanged", "stale", "rejected"),
+    "merge": ("inserted", "updated", "deleted", "restored", "unchanged", "stale", "skipped", "ties", "rejected"),
+}
+#: What adds up where a partition has several deliveries.
+ADDED = {
+    *itertools.chain(*COUNTS.values()),
+    "source_rows",
+    "rejected_rows",
+    "input_bytes",
+    "dagster/partition_row_count",
+}
 
 
 def column_schema(pipeline: Pipeline, added: Iterable[ExtractColumn] = ()) -> dg.TableSchema:
@@ -70,8 +85,8 @@ def committed_extract_metadata(batch: Batch) -> Metadata:
     }
 
 
-def table_metadata(receipt: Receipt, rows: Mapping[str, int]) -> Metadata:
-    """What the commit did, by its receipt; ``rows`` are those of each scope, by the ledger."""
+def table_metadata(pipeline: Pipeline, receipt: Receipt, rows: TableRows) -> Metadata:
+    """What the commit did, by its receipt; ``rows`` are those that the table has by now."""
     batch = receipt.batch
     counts = batch.counts.as_dict()
     metadata: Metadata = {
@@ -80,7 +95,8 @@ def table_metadata(receipt: Receipt, rows: Mapping[str, int]) -> Metadata:
         "delivery": f"{batch.delivery}#{batch.revision}",
     }
     # In the order in which a person asks: what happened, why, to how many rows; identities last.
-    if batch.supersedes:
+    metadata |= _progress(pipeline, batch)
+    if batch.supersedes and pipeline.newest_counts:
         metadata["supersedes"] = batch.supersedes
     if batch.reason:
         metadata["restated_because"] = batch.reason
@@ -89,11 +105,12 @@ def table_metadata(receipt: Receipt, rows: Mapping[str, int]) -> Metadata:
     changes = changes_tables(batch, receipt.changes)
     if changes:
         metadata["changes"] = dg.MetadataValue.md(changes)
-    metadata |= {name: counts[name] for name in COUNTS}
+    metadata |= {name: counts[name] for name in COUNTS[pipeline.operation]}
+    metadata["source_rows"] = batch.counts.source
+    if rows.by_scope is not None:
+        metadata["dagster/partition_row_count"] = rows.by_scope.get(batch.scope, 0)
     metadata |= {
-        "source_rows": batch.counts.source,
-        "dagster/partition_row_count": rows.get(batch.scope, 0),
-        "dagster/row_count": sum(rows.values()),
+        "dagster/row_count": rows.total,
         "committed_at": batch.committed_at,
         "ledger_entry": batch.id,
         "transform_version": batch.transform_version,
@@ -101,6 +118,37 @@ def table_metadata(receipt: Receipt, rows: Mapping[str, int]) -> Metadata:
         "digest": batch.digest,
     }
     return metadata
+
+
+def _progress(pipeline: Pipeline, batch: Batch) -> Metadata:
+    """How far a log or a series of snapshots has come with this batch."""
+    if batch.lower is None or batch.upper is None:
+        return {}
+    if isinstance(pipeline, ChangeLogTable):
+        return {"positions": f"{batch.lower + 1}..{batch.upper}"}
+    if isinstance(pipeline, WatermarkTable):
+        column = pipeline.column(pipeline.updated)
+        if column is not None and column.type == "timestamp":
+            newest = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=batch.upper)
+            return {"newest_change": newest.isoformat(timespec="milliseconds")}
+        if column is not None and column.type == "integer":
+            return {"newest_change": str(batch.upper)}
+    return {}
+
+
+def add_up(each: Sequence[Metadata]) -> Metadata:
+    """Metadata of a partition that several deliveries make up: a table of them, their sums, and the rest of the last."""
+    last = each[-1]
+    if len(each) == 1:
+        return last
+    totals = {name: sum(one.get(name, 0) for one in each) for name in last if name in ADDED}
+    counted = [name for name in totals if any(one.get(name) for one in each)]
+    progress = [name for name in ("positions", "newest_change") if name in last]
+    columns = ["delivery", *(["status"] if "status" in last else []), *progress, *counted]
+    table = markdown_table([c.rpartition("/")[2] for c in columns], [[one.get(c) for c in columns] for one in each])
+    metadata = {"deliveries": dg.MetadataValue.md(table), **last, **totals}
+    rejects = [f"**{one['delivery']}**\n\n{one['rejects'].md_str}" for one in each if "rejects" in one]
+    return metadata | ({"rejects": dg.MetadataValue.md("\n\n".join(rejects))} if rejects else {})
 
 
 # ------------------------------------------------------------------ tables for people

@@ -40,3 +40,8 @@ def sensor_name(pipeline: Pipeline) -> str:
 
 def schedule_name(pipeline: Pipeline) -> str:
     return f"{pipeline.name}_catch_up"
+
+
+def in_order(pipeline: Pipeline) -> bool:
+    """Whether every delivery counts and is loaded in its turn (logs, snapshots), instead of the newest of a partition."""
+    return not pipeline.newest_counts

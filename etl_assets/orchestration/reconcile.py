@@ -11,8 +11,9 @@ import dagster as dg
 from etl_assets.contract import Pipeline
 from etl_assets.model import Batch, Receipt
 from etl_assets.orchestration import metadata
+from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.inflight import partitions_running
-from etl_assets.orchestration.names import extract_key, table_key
+from etl_assets.orchestration.names import extract_key, in_order, table_key
 from etl_assets.orchestration.resources import Rooms
 from etl_assets.sink import Sink, open_sink
 
@@ -40,10 +41,11 @@ def _reconcile(context: dg.OpExecutionContext, pipeline: Pipeline, sink: Sink) -
     current = sink.current(pipeline.name)
     running = partitions_running(context.instance, pipeline, pipeline.partitions.keys())
     shown = _shown_batches(context.instance, table_key(pipeline))
-    missing = [b for scope, b in sorted(current.items()) if scope not in running and shown.get(scope) != b.batch]
-    rows = sink.rows(pipeline.name)
+    left = running | (_half_loaded(sink, pipeline) if in_order(pipeline) else set())
+    missing = [b for scope, b in sorted(current.items()) if scope not in left and shown.get(scope) != b.batch]
+    rows = count_rows(sink, pipeline)
     for batch in missing:
-        _report(context, pipeline, batch, metadata.table_metadata(Receipt("already committed", batch), rows))
+        _report(context, pipeline, batch, metadata.table_metadata(pipeline, Receipt("already committed", batch), rows))
     beyond = sorted(shown.keys() - current.keys())
     context.log.info(f"{pipeline.name}: {len(current):,} partitions committed, {len(missing):,} reported to Dagster")
     if beyond:
@@ -51,6 +53,17 @@ def _reconcile(context: dg.OpExecutionContext, pipeline: Pipeline, sink: Sink) -
             f"{pipeline.name}: Dagster shows {len(beyond):,} partitions as materialised that are not in the ledger: "
             f"{', '.join(beyond[:10])}{', …' if len(beyond) > 10 else ''}. Was an older warehouse restored? Load them again"
         )
+
+
+def _half_loaded(sink: Sink, pipeline: Pipeline) -> set[str]:
+    """Scopes of which one delivery is committed and a later one refused: not green, and not to be made so."""
+    committed = {(b.scope, b.delivery, b.revision) for b in sink.ledger(pipeline.name)}
+    newest = {(r.delivery.scope, r.delivery.name): r for r in sink.deliveries(pipeline.name)}
+    return {
+        d.scope
+        for d, refusal in ((r.delivery, r.refusal) for r in newest.values())
+        if refusal and (d.scope, d.name, d.revision) not in committed
+    }
 
 
 def _report(context: dg.OpExecutionContext, pipeline: Pipeline, batch: Batch, shown: metadata.Metadata) -> None:

@@ -2,6 +2,9 @@
 
 The truth is derived anew each time. Nothing depends on a cursor or on run keys that were used, so nothing is lost
 when they are.
+
+Partitions that are replaced are asked for side by side. Logs and snapshots are asked for in their order, one run of a pipeline
+at a time: what comes next waits until it has ended.
 """
 
 import hashlib
@@ -22,7 +25,7 @@ from etl_assets.orchestration.inflight import (
     partitions_requested,
     partitions_running,
 )
-from etl_assets.orchestration.names import DELIVERIES_TAG, PIPELINE_TAG
+from etl_assets.orchestration.names import DELIVERIES_TAG, PIPELINE_TAG, in_order
 from etl_assets.orchestration.resources import Rooms
 from etl_assets.survey import Status, Survey, survey
 
@@ -47,7 +50,7 @@ class _Sorted:
     """What waits, by what is to be done about it."""
 
     wanted: list[Status]
-    settling: list[tuple[Status, str]]
+    held: list[tuple[Status, str]]
     in_flight: list[Status]
     exhausted: list[Status]
 
@@ -70,7 +73,7 @@ def plan_requests(
         flying = partitions_running(instance, pipeline, keys) | partitions_requested(instance, pipeline, asset_graph)
     by_need = _sort(pipeline, waiting, flying, failed)
     groups = list(_groups(pipeline, keys, by_need.wanted, failed))
-    asked = groups[:REQUESTS_PER_TICK]
+    asked = groups[: 1 if in_order(pipeline) else REQUESTS_PER_TICK]
     requests = [_request(pipeline, group, ended) for group in asked]
     return Plan(requests, _describe(pipeline, found, by_need, [s for group in asked for s in group]))
 
@@ -80,16 +83,27 @@ def label(pipeline: Pipeline, status: Status) -> str:
     return f"{status.scope}/{status.name}#{status.revision}@{pipeline.transform_version}"
 
 
+def waits_for_turn(status: Status) -> bool:
+    """Whether a delivery of a log has been read, and events before its own are missing: a run could only say so again."""
+    return status.state == "staged" and status.reason.startswith("waits for its turn")
+
+
 def _sort(pipeline: Pipeline, waiting: Iterable[Status], flying: set[str], failed: Counter[str]) -> _Sorted:
     by_need = _Sorted([], [], [], [])
+    after = ""
     for status in waiting:
         still = settling(status.arrival, SETTLE_SECONDS) if status.arrival else None
-        if status.scope in flying:
+        if status.scope in flying or (flying and in_order(pipeline)):
             by_need.in_flight.append(status)
         elif failed[label(pipeline, status)] >= pipeline.attempts:
             by_need.exhausted.append(status)
+        elif waits_for_turn(status):
+            by_need.held.append((status, status.reason.removeprefix("waits for ")))
         elif still:
-            by_need.settling.append((status, still))
+            by_need.held.append((status, still))
+            after = after or f"its turn: {status.scope}/{status.name} comes first"
+        elif after and in_order(pipeline):
+            by_need.held.append((status, after))
         else:
             by_need.wanted.append(status)
     return by_need
@@ -100,17 +114,19 @@ def _groups(
 ) -> Iterable[list[Status]]:
     """Runs of contiguous partitions. A delivery whose run has failed goes alone: it may have ended the run of others."""
     place = {key: i for i, key in enumerate(keys)}
+    ordered = sorted(wanted, key=lambda s: place[s.scope])
     group: list[Status] = []
-    for status in sorted(wanted, key=lambda s: place[s.scope]):
-        alone = failed[label(pipeline, status)] > 0
-        follows = group and place[status.scope] == place[group[-1].scope] + 1
-        if group and (alone or not follows or len(group) == pipeline.max_partitions_per_run):
+    last = alone = None
+    for scope, statuses in itertools.groupby(ordered, key=lambda s: s.scope):
+        deliveries = list(statuses)
+        once_failed = any(failed[label(pipeline, status)] for status in deliveries)
+        follows = last is not None and place[scope] == place[last] + 1
+        full = len({s.scope for s in group}) == pipeline.max_partitions_per_run
+        if group and (once_failed or alone or not follows or full):
             yield group
             group = []
-        group.append(status)
-        if alone:
-            yield group
-            group = []
+        group.extend(deliveries)
+        last, alone = scope, once_failed
     if group:
         yield group
 
@@ -125,10 +141,10 @@ def _request(pipeline: Pipeline, group: Sequence[Status], ended: Counter[str]) -
         return dg.RunRequest(run_key=run_key, partition_key=group[0].scope, tags=tags)
     first, last = group[0].scope, group[-1].scope
     deliveries = hashlib.sha256("\n".join(labels).encode()).hexdigest()[:16]
-    return dg.RunRequest(
-        run_key=f"{pipeline.name}/{first}..{last} deliveries {deliveries} attempt {attempt}",
-        tags={**tags, RANGE_START_TAG: first, RANGE_END_TAG: last},
-    )
+    run_key = f"{pipeline.name}/{first}..{last} deliveries {deliveries} attempt {attempt}"
+    if first == last:
+        return dg.RunRequest(run_key=run_key, partition_key=first, tags=tags)
+    return dg.RunRequest(run_key=run_key, tags={**tags, RANGE_START_TAG: first, RANGE_END_TAG: last})
 
 
 # ------------------------------------------------------------------ in words
@@ -137,7 +153,7 @@ def _request(pipeline: Pipeline, group: Sequence[Status], ended: Counter[str]) -
 def spans(pipeline: Pipeline, scopes: Iterable[str]) -> str:
     """Partition keys in their order, contiguous ones as ``first..last``."""
     place = {key: i for i, key in enumerate(pipeline.partitions.keys())}
-    known = sorted((s for s in scopes if s in place), key=place.__getitem__)
+    known = sorted({s for s in scopes if s in place}, key=place.__getitem__)
     parts = []
     for _, run in itertools.groupby(enumerate(known), key=lambda pair: place[pair[1]] - pair[0]):
         keys = [key for _, key in run]
@@ -145,26 +161,35 @@ def spans(pipeline: Pipeline, scopes: Iterable[str]) -> str:
     return ", ".join(parts)
 
 
+def missing(pipeline: Pipeline, found: Survey) -> str:
+    """Partitions without a delivery. Of logs and snapshots none is missed: the next ones say what happened, or show a gap."""
+    return "" if in_order(pipeline) else spans(pipeline, found.missing)
+
+
 def _describe(pipeline: Pipeline, found: Survey, by_need: _Sorted, asked: Sequence[Status]) -> str:
     """What was asked for and what was not, and why; the states that a person looks for first come first."""
-    later = len(by_need.wanted) - len(asked)
+    later = len({s.scope for s in by_need.wanted} - {s.scope for s in asked})
     attention = [(s, s.reason) for s in found.statuses if s.newest and s.state == "needs attention"]
     tired = f"asked for {pipeline.attempts} times without a commit; look at its runs, then launch the partition"
     attention += [(s, tired) for s in by_need.exhausted]
+    flight = "in flight, or waiting for the run in flight to end" if in_order(pipeline) else "in flight"
     parts = [
         f"asked for {spans(pipeline, (s.scope for s in asked))}" if asked else "",
         f"{later} more partitions at the next ticks" if later else "",
         _listed("needs attention", attention),
-        _listed("waits", by_need.settling),
-        f"in flight: {spans(pipeline, (s.scope for s in by_need.in_flight))}" if by_need.in_flight else "",
+        _listed("waits", by_need.held),
+        f"{flight}: {spans(pipeline, (s.scope for s in by_need.in_flight))}" if by_need.in_flight else "",
         _listed("still arriving", [(s, s.reason) for s in found.statuses if s.state == "still arriving"]),
         _listed("unknown partition", [(s, s.reason) for s in found.statuses if s.state == "unknown partition"]),
-        f"no delivery for {spans(pipeline, found.missing)}" if found.missing else "",
+        f"no delivery for {missing(pipeline, found)}" if missing(pipeline, found) else "",
     ]
-    committed = sum(s.state == "committed" for s in found.statuses)
     said = [part for part in parts if part]
     if not asked:
-        said.insert(0, f"nothing to ask for: {committed:,} partitions are committed with their newest delivery")
+        committed = sum(s.state == "committed" for s in found.statuses)
+        what = (
+            "deliveries are committed" if in_order(pipeline) else "partitions are committed with their newest delivery"
+        )
+        said.insert(0, f"nothing to ask for: {committed:,} {what}")
     return ". ".join(said)
 
 

@@ -8,6 +8,8 @@ import pytest
 from etl_assets.definitions import defs as project
 from etl_assets.orchestration import Rooms, build_defs
 from etl_assets.pipelines.flights import flights
+from etl_assets.pipelines.frequencies import frequencies
+from etl_assets.pipelines.quakes import quakes
 from etl_assets.pipelines.weather import weather
 from etl_assets_tests.world import World, orders
 
@@ -21,7 +23,16 @@ def defs() -> dg.Definitions:
 
 def test_the_projects_definitions_load_with_every_warning_an_error() -> None:
     dg.Definitions.validate_loadable(project)
-    assert {"flights", "weather"} <= {k.to_user_string() for k in project.resolve_asset_graph().get_all_asset_keys()}
+    graph = project.resolve_asset_graph()
+    groups = {k.to_user_string(): graph.get(k).group_name for k in graph.get_all_asset_keys()}
+    assert {k: v for k, v in groups.items() if not k.endswith(("_landing", "_extract"))} == {
+        "airlines": "reference",
+        "countries": "reference",
+        "flights": "nyc",
+        "frequencies": "airports",
+        "quakes": "quakes",
+        "weather": "nyc",
+    }
 
 
 def test_each_pipeline_is_a_landing_an_extract_and_a_table_in_that_lineage(defs: dg.Definitions) -> None:
@@ -80,6 +91,41 @@ def test_backfills_run_as_many_partitions_at_a_time_as_the_contract_says(defs: d
     graph = defs.resolve_asset_graph()
     for name in ("flights", "flights_extract"):
         assert graph.get(dg.AssetKey(name)).backfill_policy == dg.BackfillPolicy.multi_run(30)
+
+
+def test_a_backfill_of_what_has_an_order_is_one_run() -> None:
+    graph = build_defs([frequencies, quakes]).resolve_asset_graph()
+    for name in ("frequencies", "frequencies_extract", "quakes", "quakes_extract"):
+        assert graph.get(dg.AssetKey(name)).backfill_policy == dg.BackfillPolicy.single_run()
+
+
+def test_logs_and_snapshots_have_the_columns_and_the_checks_that_make_sense_for_them() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        defs = build_defs([frequencies, quakes], Rooms(landing="landing", staged="staged", warehouse="w.sqlite"))
+        dg.Definitions.validate_loadable(defs)
+    graph = defs.resolve_asset_graph()
+    spec = graph.get(dg.AssetKey("frequencies"))
+    columns = {c.name: c for c in spec.metadata["dagster/column_schema"].columns}
+    assert (columns["frequency_mhz"].type, columns["frequency_mhz"].constraints.other) == (
+        "decimal(12,4)",
+        ["unit: MHz"],
+    )
+    assert (columns["id"].constraints.nullable, columns["id"].constraints.unique) == (False, True)
+    assert spec.metadata["pattern"] == "events are applied in the order of their positions"
+    assert (
+        graph.get(dg.AssetKey("quakes")).metadata["pattern"]
+        == "snapshots are merged by the time of each row's last change"
+    )
+    assert sorted((k.asset_key.to_user_string(), k.name) for k in graph.asset_check_keys) == [
+        (f"{name}_{asset}", check)
+        for name in ("frequencies", "quakes")
+        for asset, check in (
+            ("extract", "delivery_accepted"),
+            ("landing", "ledger_matches_rows"),
+            ("landing", "nothing_waits"),
+        )
+    ]
 
 
 def test_a_table_says_its_columns_with_types_units_and_key(defs: dg.Definitions) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from etl_assets.engine import Engine
-from etl_assets.orchestration.demo.ground import MARKER, ForeignData, Ground
+from etl_assets.orchestration.demo.ground import MARKER, SHOWCASE, ForeignData, Ground
+from etl_assets.orchestration.demo.plan import ACCIDENT, LEFT, PARTS
 from etl_assets.pipelines.flights import flights
 from etl_assets.settings import Settings
 
@@ -23,7 +24,7 @@ def play(ground: Ground) -> None:
     """What a demo leaves: deliveries, extracts, a warehouse and a Dagster home."""
     ground.clear()
     ground.prepare()
-    scopes = ground.deliver("flights", "2.csv")
+    scopes = ground.deliver("flights", "*/2.csv")
     list(Engine(ground.settings, flights).load(scopes[:2], "test"))
     (ground.home / "storage").mkdir()
 
@@ -40,6 +41,24 @@ def test_an_earlier_demo_is_cleared_away(ground: Ground) -> None:
     play(ground)
 
 
+def test_what_was_copied_from_the_showcase_since_is_cleared_away_too(ground: Ground) -> None:
+    play(ground)
+    (ground.landing / LEFT).parent.mkdir(parents=True)
+    shutil.copy(PROJECT / SHOWCASE / LEFT, ground.landing / LEFT)
+    ground.clear()
+    assert everything(ground) == []
+
+
+def test_every_delivery_of_the_showcase_but_the_one_that_is_left_has_its_part_in_the_demo(ground: Ground) -> None:
+    ground.prepare()
+    for part in (*PARTS, ACCIDENT):
+        first, later = (set(ground.deliver(part.folder, *patterns)) for patterns in (part.first, part.later))
+        assert part is ACCIDENT or (first and later), part.pipeline.name
+    delivered = {str(p.relative_to(ground.landing)) for p in ground.landing.glob("*/*/*")}
+    showcase = PROJECT / SHOWCASE
+    assert {str(p.relative_to(showcase)) for p in showcase.glob("*/*/*")} - delivered == {LEFT}
+
+
 def foreign_delivery(ground: Ground) -> None:
     shutil.copy(next(ground.landing.glob("flights/*/2.csv")), ground.landing / "flights" / "mine.csv")
 
@@ -49,7 +68,7 @@ def edited_delivery(ground: Ground) -> None:
 
 
 def foreign_batch(ground: Ground) -> None:
-    scope = ground.deliver("flights", "1.csv")[0]
+    scope = ground.deliver("flights", "*/1.csv")[0]
     file = ground.landing / "flights" / scope / "1.csv"
     delivered = file.read_bytes()
     file.write_bytes(b"".join(delivered.splitlines(keepends=True)[:-1]))

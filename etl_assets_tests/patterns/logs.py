@@ -84,7 +84,7 @@ def refused(world: World, kind: type[Exception], *words: str, scope: str = A, **
 
 def kept(world: World) -> State:
     """The whole state without who may write and what was read, which a refusal may well note."""
-    noted = ("etl_writer", "etl_delivery")
+    noted = ("etl_writer", "etl_delivery", "etl_schema")
     return {name: rows for name, rows in world.state().items() if name not in noted and rows}
 
 

@@ -1,33 +1,28 @@
-"""The demo as it is told: first deliveries, a backfill, corrections, the sensors, and what came of it."""
+"""The demo as it is told: first deliveries, an accident, corrections, the sensors, and what came of it."""
 
 import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import astuple
-from pathlib import Path
+from collections.abc import Iterable
 from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from etl_assets.contract import Pipeline
 from etl_assets.errors import EtlError
-from etl_assets.model import Batch
+from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.demo.dev import DagsterDev, DagsterFailed
-from etl_assets.orchestration.demo.ground import HOME, ForeignData, Ground
+from etl_assets.orchestration.demo.ground import ForeignData, Ground
+from etl_assets.orchestration.demo.plan import ACCIDENT, PARTS, Part
+from etl_assets.orchestration.demo.telling import tell
 from etl_assets.orchestration.jobs import CHECKS_JOB
-from etl_assets.orchestration.names import extract_key, sensor_name, table_key
+from etl_assets.orchestration.names import extract_key, in_order, job_name, sensor_name, table_key
 from etl_assets.orchestration.requests import SETTLE_SECONDS
-from etl_assets.pipelines.flights import flights
-from etl_assets.pipelines.weather import weather
-from etl_assets.settings import LANDING, STAGED, WAREHOUSE, Settings
+from etl_assets.settings import LANDING, STAGED, WAREHOUSE
 from etl_assets.sink import open_sink
 from etl_assets.survey import survey
 
-PIPELINES = (flights, weather)
 DONE_WITHIN = 300.0
 IN_FLIGHT = ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
 
@@ -46,10 +41,12 @@ def main() -> int:
                 dagster = stack.enter_context(DagsterDev(ground.project, ground.home, environment))
             console.print(f"Dagster runs at {dagster.url} until the demo is over.\n")
             _first_deliveries(console, ground, dagster)
-            _corrections(console, ground, dagster)
+            console.rule("[bold]2. An accident and corrections arrive, and the sensors are on", align="left")
+            accident = _accident(console, ground, dagster)
+            _corrections(console, ground, dagster, accident)
             _checks(console, dagster)
             stack.enter_context(console.status("Stopping Dagster …"))
-        _tell(console, ground)
+        tell(console, ground)
     except (ForeignData, DagsterFailed, EtlError) as error:
         console.print(f"[red]demo: {error}[/red]", soft_wrap=True)
         return 1
@@ -70,60 +67,108 @@ def _start_fresh(console: Console, ground: Ground) -> None:
 
 
 def _first_deliveries(console: Console, ground: Ground, dagster: DagsterDev) -> None:
-    console.rule("[bold]1. First deliveries, and a backfill", align="left")
-    wanted = {p.name: ground.deliver(p.name, "1.csv") for p in PIPELINES}
-    for pipeline in PIPELINES:
-        scopes = wanted[pipeline.name]
-        assets = [key.to_user_string() for key in (extract_key(pipeline), table_key(pipeline))]
-        dagster.backfill(assets, scopes, f"{pipeline.name}: first deliveries")
-        console.print(
-            f"{pipeline.name}: {len(scopes)} deliveries landed ({scopes[0]} … {scopes[-1]}), backfill launched"
+    console.rule("[bold]1. First deliveries, by backfills and range runs", align="left")
+    wanted = {}
+    for part in PARTS:
+        name = part.pipeline.name
+        dates = ground.deliver(part.folder, *part.first)
+        wanted[name] = _batches(part, dates)
+        what = (
+            f"the delivery of {dates[0]}" if len(dates) == 1 else f"{len(dates)} deliveries ({dates[0]} … {dates[-1]})"
         )
-    _watch(console, ground, dagster, {p.name: len(wanted[p.name]) for p in PIPELINES}, lambda b: True)
+        landed = f"{name}: {what} landed"
+        if in_order(part.pipeline):
+            dagster.launch(job_name(part.pipeline), dates[0], dates[-1])
+            console.print(f"{landed}, one run launched, which takes them in their order")
+        else:
+            assets = [key.to_user_string() for key in (extract_key(part.pipeline), table_key(part.pipeline))]
+            dagster.backfill(assets, _scopes(part, dates), f"{name}: first deliveries")
+            console.print(f"{landed}, backfill launched")
+    _watch(console, ground, dagster, wanted)
 
 
-def _corrections(console: Console, ground: Ground, dagster: DagsterDev) -> None:
-    console.rule("[bold]2. Corrections arrive, and the sensors are on", align="left")
+def _accident(console: Console, ground: Ground, dagster: DagsterDev) -> str:
+    """A list without a row is delivered: refused, and the table keeps its rows. Returns the id of the run that failed."""
+    pipeline = ACCIDENT.pipeline
+    dates = ground.deliver(ACCIDENT.folder, *ACCIDENT.later)
+    (scope,) = _scopes(ACCIDENT, dates)
+    sink = open_sink(ground.settings.warehouse)
+    before = count_rows(sink, pipeline).total
+    run = dagster.launch(job_name(pipeline), scope, scope)
+    with console.status(f"{pipeline.name}: {dates[0]} landed, {ACCIDENT.arrives} …"):
+        _wait(dagster)
+    if run not in {r["runId"] for r in dagster.runs("FAILURE")}:
+        raise DagsterFailed(f"{pipeline.name} {dates[0]} was not refused; see {dagster.log}")
+    reasons = [s.reason for s in survey(ground.settings, pipeline).statuses if s.state == "refused"]
+    console.print(f"{pipeline.name}: {dates[0]} landed, {ACCIDENT.arrives}. Its run [bold]failed[/bold], as it should:")
+    console.print("\n".join(reasons), style="dim")
+    console.print(f"{pipeline.name}: {count_rows(sink, pipeline).total:,} rows, as before ({before:,})")
+    return run
+
+
+def _corrections(console: Console, ground: Ground, dagster: DagsterDev, accident: str) -> None:
     before = {b.batch for b in open_sink(ground.settings.warehouse).ledger()}
-    wanted = {flights.name: ground.deliver(flights.name, "2.csv")}
-    wanted[weather.name] = ground.deliver(weather.name, "2.csv", "3.csv")
-    console.print(f"flights: the days of release 2 landed: {', '.join(wanted[flights.name])}")
-    console.print("weather: releases 2 and 3 of every day landed; a run takes the newest delivery")
+    wanted = {}
+    for part in PARTS:
+        dates = ground.deliver(part.folder, *part.later)
+        wanted[part.pipeline.name] = _batches(part, dates)
+        console.print(f"{part.pipeline.name}: {part.arrives} landed")
     with console.status("Waiting until the files have held still for long enough …"):
         time.sleep(SETTLE_SECONDS)
-    for pipeline in PIPELINES:
-        dagster.start_sensor(sensor_name(pipeline))
-    _watch(console, ground, dagster, {n: len(scopes) for n, scopes in wanted.items()}, lambda b: b.batch not in before)
+    for part in PARTS:
+        dagster.start_sensor(sensor_name(part.pipeline))
+    _watch(console, ground, dagster, wanted, before, accident)
 
 
 def _checks(console: Console, dagster: DagsterDev) -> None:
     dagster.launch(CHECKS_JOB)
     with console.status(f"Running {CHECKS_JOB} …"):
-        deadline = time.monotonic() + DONE_WITHIN
-        while dagster.runs(*IN_FLIGHT):
-            if time.monotonic() > deadline:
-                raise DagsterFailed(f"{CHECKS_JOB} has not ended after {DONE_WITHIN:.0f} s; see {dagster.log}")
-            time.sleep(0.5)
+        _wait(dagster)
+
+
+def _scopes(part: Part, dates: Iterable[str]) -> list[str]:
+    """The partitions that deliveries of these dates belong to."""
+    keys = part.pipeline.partitions.keys()
+    return sorted(set(dates)) if "{partition}" in part.pipeline.landing else [keys[0]]
+
+
+def _batches(part: Part, dates: list[str]) -> int:
+    """How many batches deliveries of these dates come to: one a partition, or one each where each counts."""
+    return len(dates) if in_order(part.pipeline) else len(_scopes(part, dates))
+
+
+def _wait(dagster: DagsterDev) -> None:
+    """Wait until no run is left."""
+    deadline = time.monotonic() + DONE_WITHIN
+    while dagster.runs(*IN_FLIGHT):
+        if time.monotonic() > deadline:
+            raise DagsterFailed(f"runs have not ended after {DONE_WITHIN:.0f} s; see {dagster.log}")
+        time.sleep(0.3)
 
 
 def _watch(
-    console: Console, ground: Ground, dagster: DagsterDev, wanted: dict[str, int], counts: Callable[[Batch], bool]
+    console: Console,
+    ground: Ground,
+    dagster: DagsterDev,
+    wanted: dict[str, int],
+    before: Iterable[str] = (),
+    accident: str = "",
 ) -> None:
     """Show how the ledger grows until it has what is wanted and no run is left."""
     sink = open_sink(ground.settings.warehouse)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     deadline = time.monotonic() + DONE_WITHIN
     with Progress(*columns, TextColumn("[dim]{task.fields[doing]}"), console=console) as progress:
-        tasks = {n: progress.add_task(f"{n:8} committed", total=total, doing="") for n, total in wanted.items()}
+        tasks = {n: progress.add_task(f"{n:11} committed", total=total, doing="") for n, total in wanted.items()}
         while True:
             running = dagster.runs(*IN_FLIGHT)
             left = 0
             for name, task in tasks.items():
-                committed = sum(counts(b) for b in sink.ledger(name))
+                committed = sum(b.batch not in before for b in sink.ledger(name))
                 doing = f"{len(running)} runs" if running else "waiting for the daemon's next tick"
                 progress.update(task, completed=committed, doing="" if committed == wanted[name] else doing)
                 left += wanted[name] - committed
-            failed = dagster.runs("FAILURE", "CANCELED")
+            failed = [r for r in dagster.runs("FAILURE", "CANCELED") if r["runId"] != accident]
             if failed:
                 raise DagsterFailed(
                     f"{len(failed)} runs failed; see {dagster.url}/runs or `make dev`, and {dagster.log}"
@@ -131,76 +176,8 @@ def _watch(
             if not left and not running:
                 return
             if time.monotonic() > deadline:
-                raise DagsterFailed(f"{left} partitions are not committed after {DONE_WITHIN:.0f} s; see {dagster.log}")
+                raise DagsterFailed(f"{left} batches are not committed after {DONE_WITHIN:.0f} s; see {dagster.log}")
             time.sleep(0.5)
-
-
-# ------------------------------------------------------------------ what came of it
-
-
-def _tell(console: Console, ground: Ground) -> None:
-    console.rule("[bold]3. What changed, and why (from the ledger)", align="left")
-    for pipeline in PIPELINES:
-        for paragraph in (pipeline.description or "").split("\n\n"):
-            console.print(" ".join(paragraph.replace("``", "").split()), style="dim")
-        console.print(_changes(ground, pipeline))
-        console.print()
-    console.rule("[bold]4. What is missing, and whether all of it is true", align="left")
-    current = {p.name: open_sink(ground.settings.warehouse).current(p.name) for p in PIPELINES}
-    for scope in sorted(current[flights.name].keys() - current[weather.name].keys()):
-        console.print(
-            f"weather {scope} is [bold]missing[/bold], which is not empty: no delivery has come (its publisher has no "
-            "such day), so the partition is not in the ledger, and not green in Dagster."
-        )
-    for pipeline in PIPELINES:
-        sink = open_sink(ground.settings.warehouse)
-        differences = sink.verify(pipeline)
-        rows = sink.rows(pipeline.name)
-        waiting = survey(ground.settings, pipeline).waiting()
-        console.print(
-            f"{pipeline.name}: {sum(rows.values()):,} rows in {len(rows)} partitions, "
-            + ("as the ledger committed them" if not differences else f"[red]{'; '.join(differences)}[/red]")
-            + f"; {len(waiting)} deliveries wait"
-        )
-    console.rule("[bold]5. See for yourself", align="left")
-    for command, what in _commands(ground):
-        console.print(f"[bold]{command}[/bold]\n    {what}", soft_wrap=True)
-
-
-def _commands(ground: Ground) -> list[tuple[str, str]]:
-    """What to do next, on the state that the demo leaves."""
-    places = ground.settings
-    file = ground.landing / "flights" / "2013-11-08" / "1.csv"
-    if ground.home == HOME.absolute() and places == Settings(*(str(Path(p).absolute()) for p in astuple(Settings()))):
-        variables, dev = "", "make dev"
-    else:
-        variables = f"{LANDING}={places.landing} {STAGED}={places.staged} {WAREHOUSE}={places.warehouse} "
-        dev = f"{variables}DAGSTER_HOME={ground.home} dagster dev -w workspace.yaml"
-    return [
-        (dev, "the Dagster UI on this state; the sensors are on"),
-        (f"mkdir -p {file.parent}; cp FILE {file}", "another day arrives, and the sensor asks for it"),
-        (f"{variables}etl-assets ledger", "every batch, in commit order"),
-        (f"{variables}etl-assets deliveries", "every delivery and its state"),
-    ]
-
-
-def _changes(ground: Ground, pipeline: Pipeline) -> Table:
-    """The batches that superseded another: what a correction changed in its partition, and in others."""
-    corrections = [b for b in open_sink(ground.settings.warehouse).ledger(pipeline.name) if b.supersedes]
-    every = ("updated", "inserted", "deleted", "unchanged", "moved", "aside", "restored")
-    names = [n for n in every if any(b.counts.as_dict()[n] for b in corrections)]
-    table = Table(header_style="bold", box=None)
-    table.add_column(pipeline.name, no_wrap=True)
-    table.add_column("delivery", no_wrap=True)
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    for batch in corrections:
-        before = str(batch.supersedes).rpartition("/")[2].partition("#")[0]
-        counts = batch.counts.as_dict()
-        table.add_row(
-            batch.scope, f"{before} → {batch.delivery}", *(f"{counts[n]:,}" if counts[n] else "·" for n in names)
-        )
-    return table
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from etl_assets.orchestration.inflight import PARTITION_TAG, RANGE_END_TAG, RANGE_START_TAG
+
 #: The code location of workspace.yaml.
 LOCATION, REPOSITORY = "etl_assets", "__repository__"
 STARTS_WITHIN = 90.0
@@ -142,16 +144,22 @@ class DagsterDev:
         if started["__typename"] != "Sensor":
             raise DagsterFailed(f"the sensor {name} was not started: {started}")
 
-    def launch(self, job: str) -> None:
-        """Launch a job that needs no config."""
+    def launch(self, job: str, first: str = "", last: str = "") -> str:
+        """Launch a job that needs no config, for its partitions from the first to the last one; returns the run's id."""
         selector = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY, "pipelineName": job}
+        tags = {PARTITION_TAG: first} if first == last else {RANGE_START_TAG: first, RANGE_END_TAG: last}
         launched = self.ask(
             "mutation L($p: ExecutionParams!) { launchRun(executionParams: $p) { __typename "
-            "... on PythonError { message } } }",
-            p={"selector": selector, "runConfigData": {}},
+            "... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }",
+            p={
+                "selector": selector,
+                "runConfigData": {},
+                "executionMetadata": {"tags": [{"key": k, "value": v} for k, v in tags.items() if v]},
+            },
         )["launchRun"]
         if launched["__typename"] != "LaunchRunSuccess":
             raise DagsterFailed(f"the job {job} was not launched: {launched}")
+        return str(launched["run"]["runId"])
 
     def runs(self, *statuses: str) -> list[dict[str, Any]]:
         """Runs in these states."""

@@ -1,5 +1,6 @@
 """The demo's ground: the folders that it plays in, cleared of an earlier demo and of nothing else."""
 
+import fnmatch
 import hashlib
 import json
 import os
@@ -60,6 +61,9 @@ class Ground:
         if known is None:
             self._refuse_anything()
             return []
+        # What a person has copied from the showcase since can be had from there again.
+        showcase = self.project / SHOWCASE
+        known |= {str(file.relative_to(showcase)): _sha256(file) for file in _files(showcase)}
         self._refuse_foreign(known)
         for relative in known:
             (self.landing / relative).unlink(missing_ok=True)
@@ -78,13 +82,13 @@ class Ground:
         self.home.mkdir(parents=True, exist_ok=True)
         self._mark({})
 
-    def deliver(self, pipeline: str, *names: str) -> list[str]:
-        """Copy deliveries of these names from the showcase to the landing; returns their partitions."""
-        scopes = []
+    def deliver(self, folder: str, *patterns: str) -> list[str]:
+        """Copy deliveries of a showcase folder to the landing, by patterns of ``date/name``; returns their dates, in order."""
+        dates = []
         delivered = self._delivered() or {}
         showcase = self.project / SHOWCASE
-        for source in sorted((showcase / pipeline).glob("*/*")):
-            if source.name in names:
+        for source in sorted((showcase / folder).glob("*/*")):
+            if any(fnmatch.fnmatch(f"{source.parent.name}/{source.name}", pattern) for pattern in patterns):
                 target = self.landing / source.relative_to(showcase)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 delivered[str(target.relative_to(self.landing))] = _sha256(source)
@@ -93,8 +97,8 @@ class Ground:
                 arriving = target.with_name(f"{target.name}.part")
                 shutil.copyfile(source, arriving)
                 arriving.rename(target)
-                scopes.append(source.parent.name)
-        return sorted(set(scopes))
+                dates.append(source.parent.name)
+        return dates
 
     # ------------------------------------------------------------------ whose is it
 
