@@ -235,7 +235,7 @@ def ledger(
     with _errors_end_here(as_json, "batches"):
         if pipeline is not None:
             _chosen(pipeline)
-        batches = open_sink(settings.warehouse).ledger(pipeline, partition)
+        batches = open_sink(settings.warehouse).ledger(pipeline, [partition] if partition is not None else None)
         if as_json:
             _print_document({"batches": [_batch_document(b) for b in batches]})
             return

@@ -8,8 +8,10 @@ ledger alone: no claim, no page written.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +21,9 @@ from etl_assets.ahead import prepared
 from etl_assets.contract import Pipeline
 from etl_assets.errors import (
     DeliveryAbsent,
-    DeliveryRefused,
     EtlError,
     MissingDelivery,
     OperationalError,
-    PublishRefused,
     RewrittenDelivery,
     StagingFailed,
     StaleWriter,
@@ -131,6 +131,7 @@ class Engine:
         frozen). With ``publish=False`` deliveries are frozen only. What is wrong with one scope is its outcome, and
         the next one goes on; an :class:`OperationalError` ends the run, keeping what was committed.
         """
+        scopes = list(dict.fromkeys(scopes))
         self.check_scopes(scopes)
         arrivals = self._arrivals(scopes)
         done = self._done(scopes, arrivals, restate, delivery)
@@ -141,26 +142,28 @@ class Engine:
             _Turn(scope, name, claims.get(scope), sum(a.size for a in arrivals[scope]))
             for scope in scopes
             if scope not in done
-            for name in ([delivery] if delivery else self._turns(arrivals[scope]))
+            for name in ([delivery] if delivery else self._turns(arrivals[scope], bool(restate)))
         ]
+        count = Counter(turn.scope for turn in turns)
         refused: set[str] = set()
-        with contextlib.closing(prepared(turns, self._prepare, lambda turn: turn.size <= AHEAD_BYTES)) as coming:
+
+        def prepare(turn: _Turn) -> _Prepared:
+            return _Prepared() if turn.scope in refused else self._prepare(turn)
+
+        with contextlib.closing(prepared(turns, prepare, lambda turn: turn.size <= AHEAD_BYTES)) as coming:
             for scope in scopes:
-                if scope in done:
-                    yield from done[scope]
-                    continue
-                for _ in range(sum(turn.scope == scope for turn in turns)):
-                    turn, made = next(coming)
+                yield from done.get(scope, ())
+                for turn, made in itertools.islice(coming, count[scope]):
                     if scope not in refused:
                         outcome = self._finish(turn, made, restate, publish)
                         if outcome.error:
                             refused.add(scope)
                         yield outcome
 
-    def _turns(self, arrivals: list[Arrival]) -> list[str | None]:
+    def _turns(self, arrivals: list[Arrival], restated: bool) -> list[str | None]:
         """The names of what a scope's turn is, in order; None stands for the newest, whatever it is by then."""
         complete = [a.name for a in arrivals if not a.arriving]
-        return [None] if self.pipeline.newest_counts or not complete else [*complete]
+        return [None] if self.pipeline.newest_counts or restated or not complete else [*complete]
 
     # ------------------------------------------------------------------ before the claim
 
@@ -186,17 +189,21 @@ class Engine:
         The newest delivery of each, or all of them where each one counts.
         """
         known: dict[tuple[str, str], Delivery] = {}
-        only = scopes[0] if len(scopes) == 1 else None
-        for recorded in self.sink.deliveries(self.pipeline.name, only):
+        for recorded in self.sink.deliveries(self.pipeline.name, scopes):
             known[recorded.delivery.scope, recorded.delivery.name] = recorded.delivery
-        ledger = self._ledger(scopes)
-        current = self.sink.current(self.pipeline.name, only)
+        version = self.pipeline.transform_version
+        ledger = {
+            (b.scope, b.delivery, b.revision): b
+            for b in self.sink.ledger(self.pipeline.name, scopes)
+            if b.transform_version == version
+        }
+        current = self.sink.current(self.pipeline.name, scopes)
 
         def settle(arrival: Arrival) -> Outcome | None:
             delivery = known.get((arrival.scope, arrival.name))
             if delivery is None or delivery.stamp != arrival.stamp:
                 return None
-            batch = ledger.get(self._batch_id(delivery))
+            batch = ledger.get((delivery.scope, delivery.name, delivery.revision))
             if batch is None or batch.input_sha256 != delivery.sha256:
                 return None
             extract = self._frozen(delivery)
@@ -218,22 +225,21 @@ class Engine:
 
     def _restated(self, scopes: Sequence[str], restate: Restatement) -> dict[str, list[Outcome]]:
         """Scopes for which this very operation is committed: it is not done again, whatever has arrived since."""
-        current = self.sink.current(self.pipeline.name)
-        by_identity = {
-            (d.scope, d.name, d.revision): d for d in (r.delivery for r in self.sink.deliveries(self.pipeline.name))
+        batches = [b for b in self.sink.restated(self.pipeline.name, restate.operation) if b.scope in scopes]
+        touched = [b.scope for b in batches]
+        current = self.sink.current(self.pipeline.name, touched)
+        known = {
+            (d.scope, d.name, d.revision): d
+            for d in (r.delivery for r in self.sink.deliveries(self.pipeline.name, touched))
         }
         found = {}
-        for batch in self._ledger(scopes).values():
-            if batch.operation_id != restate.operation or batch.scope not in scopes:
-                continue
-            newer = current[batch.scope].batch if current[batch.scope].id != batch.id else None
-            receipt = Receipt("already committed", batch, superseded_by=newer)
-            delivery = by_identity[batch.scope, batch.delivery, batch.revision]
+        for batch in batches:
+            newer = current[batch.scope] if self.pipeline.newest_counts else batch
+            superseded_by = newer.batch if newer.id != batch.id else None
+            receipt = Receipt("already committed", batch, superseded_by=superseded_by)
+            delivery = known[batch.scope, batch.delivery, batch.revision]
             found[batch.scope] = [self._outcome(batch.scope, delivery, self._frozen(delivery), receipt)]
         return found
-
-    def _ledger(self, scopes: Sequence[str]) -> dict[str, Batch]:
-        return {b.batch: b for b in self.sink.ledger(self.pipeline.name, scopes[0] if len(scopes) == 1 else None)}
 
     def _batch_id(self, delivery: Delivery) -> str:
         version = self.pipeline.transform_version
@@ -297,7 +303,9 @@ class Engine:
         if wanted and (match := re.fullmatch(r"(.+)#(\d+)", wanted)):
             return self._read_revision(scope, match[1], int(match[2]), work)
         arrival = self._choose(scope, wanted)
-        named = [r.delivery for r in self.sink.deliveries(self.pipeline.name, scope) if r.delivery.name == arrival.name]
+        named = [
+            r.delivery for r in self.sink.deliveries(self.pipeline.name, [scope]) if r.delivery.name == arrival.name
+        ]
         last = named[-1] if named else None
         if last and last.stamp == arrival.stamp and self._frozen(last):
             return last, None, arrival.path
@@ -337,7 +345,7 @@ class Engine:
 
     def _read_revision(self, scope: str, name: str, revision: int, work: Path) -> tuple[Delivery, Fetched | None, str]:
         """An earlier revision, from the exact bytes that an extract keeps."""
-        for recorded in self.sink.deliveries(self.pipeline.name, scope):
+        for recorded in self.sink.deliveries(self.pipeline.name, [scope]):
             delivery = recorded.delivery
             if (delivery.scope, delivery.name, delivery.revision) != (scope, name, revision):
                 continue
@@ -375,11 +383,12 @@ class Engine:
             ) from error
 
     def _remember(self, claim: Claim | None, delivery: Delivery | None, error: EtlError) -> int:
-        """Record a refusal that is about the delivery; who may write, or what is newer, says nothing about it."""
-        about = isinstance(error, DeliveryRefused | PublishRefused) and not isinstance(
-            error, StaleWriter | Superseded | UnexpectedCursor
-        )
-        if claim is None or delivery is None or not about or isinstance(error, DeliveryAbsent):
+        """Record a refusal that is about the delivery, or else that it was read: it may be its turn another time."""
+        if claim is None or delivery is None or isinstance(error, DeliveryAbsent | StaleWriter):
+            return 0
+        if isinstance(error, Superseded | UnexpectedCursor):
+            with contextlib.suppress(StaleWriter):
+                self.sink.record(claim, delivery)
             return 0
         refusal = self.sink.refuse(claim, delivery, error, self.pipeline.code)
         return refusal.attempts if refusal else 0

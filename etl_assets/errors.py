@@ -107,10 +107,6 @@ class StillArriving(DeliveryAbsent):
     """The file is being written: its name says so, or its size or time changed while it was read."""
 
 
-class NeedsAttention(DeliveryAbsent):
-    """The newest delivery was refused as often as it may be asked; a person decides."""
-
-
 # --------------------------------------------------------------------------- the publish is refused
 class PublishRefused(EtlError):
     """The transaction was rolled back: nothing changed."""

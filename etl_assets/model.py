@@ -80,7 +80,6 @@ class RecordedDelivery:
     """A delivery that the warehouse has met, with its refusal if it was refused last."""
 
     delivery: Delivery
-    seen_at: str
     refusal: Refusal | None = None
 
 

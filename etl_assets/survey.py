@@ -72,6 +72,7 @@ class _Surveyor:
     def __init__(self, pipeline: Pipeline, landing: Landing, sink: Sink, staged: StagedFolder) -> None:
         self.pipeline, self.landing, self.staged = pipeline, landing, staged
         self.current = sink.current(pipeline.name)
+        self.position = sink.position(pipeline.name)
         self.recorded: dict[tuple[str, str], list[RecordedDelivery]] = defaultdict(list)
         for known in sink.deliveries(pipeline.name):
             self.recorded[known.delivery.scope, known.delivery.name].append(known)
@@ -185,7 +186,8 @@ class _Surveyor:
         """A complete snapshot that was not committed before a later one was."""
         if not isinstance(self.pipeline, WatermarkTable) or self.pipeline.complete == "no":
             return None
-        later = [b for b in self.batches.values() if (b.scope, *b.place) > (scope, *place)]
+        begun = max((b.id for b in self.batches.values() if b.operation == "restate"), default=0)
+        later = [b for b in self.batches.values() if b.id >= begun and (b.scope, *b.place) > (scope, *place)]
         return ("superseded", f"{later[-1].batch} is committed, a later snapshot") if later else None
 
     def _gone(self, recorded: RecordedDelivery) -> Status:

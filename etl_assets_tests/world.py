@@ -79,7 +79,7 @@ class World:
         return SQLiteWarehouse(self.settings.warehouse)
 
     def ledger(self, scope: str | None = None) -> list[Batch]:
-        return self.warehouse.ledger(self.pipeline.name, scope)
+        return self.warehouse.ledger(self.pipeline.name, [scope] if scope is not None else None)
 
     def sql(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Query the warehouse as a reader with plain SQL does."""

@@ -36,7 +36,7 @@ def partitions_running(instance: dg.DagsterInstance, pipeline: Pipeline, keys: S
 
 
 def partitions_requested(instance: dg.DagsterInstance, pipeline: Pipeline, asset_graph: Any) -> set[str]:
-    """Partitions of backfills that have not ended; their runs may not exist yet."""
+    """Partitions of backfills that have not ended and have not made their runs yet."""
     found: set[str] = set()
     for backfill in instance.get_backfills(limit=RECENT_BACKFILLS):
         if backfill.status.value == "REQUESTED":
@@ -80,7 +80,10 @@ def _partitions_of(run: dg.DagsterRun, keys: Sequence[str]) -> Sequence[str]:
 
 
 def _partitions_to_come(backfill: Any, pipeline: Pipeline, asset_graph: Any) -> Iterator[str]:
-    """Partitions of a backfill that are neither loaded nor failed yet."""
+    """Partitions of a backfill whose run is not made yet; the others are those of their runs.
+
+    What has become of the runs a backfill notes only at the daemon's next tick, half a minute later.
+    """
     if not backfill.is_asset_backfill:
         if backfill.job_name == job_name(pipeline):
             yield from backfill.partition_names or ()
@@ -88,7 +91,7 @@ def _partitions_to_come(backfill: Any, pipeline: Pipeline, asset_graph: Any) -> 
     if not set(backfill.asset_selection or ()) & {extract_key(pipeline), table_key(pipeline)}:
         return
     data = backfill.get_asset_backfill_data(asset_graph)
-    subset = data.target_subset - data.materialized_subset - data.failed_and_downstream_subset
+    subset = data.target_subset - data.requested_subset - data.materialized_subset - data.failed_and_downstream_subset
     for key in (extract_key(pipeline), table_key(pipeline)):
         if key in subset.asset_keys:
             yield from subset.get_partitions_subset(key).get_partition_keys()

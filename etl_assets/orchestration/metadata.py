@@ -130,7 +130,7 @@ def _progress(pipeline: Pipeline, batch: Batch) -> Metadata:
         column = pipeline.column(pipeline.updated)
         if column is not None and column.type == "timestamp":
             newest = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=batch.upper)
-            return {"newest_change": newest.isoformat(timespec="milliseconds")}
+            return {"newest_change": newest.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
         if column is not None and column.type == "integer":
             return {"newest_change": str(batch.upper)}
     return {}

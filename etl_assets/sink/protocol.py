@@ -54,17 +54,23 @@ class Sink(Protocol):
         :class:`~etl_assets.errors.WarehouseError`; in each case nothing has changed.
         """
 
-    def ledger(self, pipeline: str | None = None, scope: str | None = None) -> list[Batch]:
-        """The committed batches in commit order."""
+    def ledger(self, pipeline: str | None = None, scopes: Sequence[str] | None = None) -> list[Batch]:
+        """The committed batches in commit order; of all scopes, or of some."""
 
-    def current(self, pipeline: str, scope: str | None = None) -> dict[str, Batch]:
-        """The batch that each scope's rows stand for; of all scopes, or of one."""
+    def restated(self, pipeline: str, operation: str) -> list[Batch]:
+        """The batches of one decision to restate, in commit order."""
+
+    def current(self, pipeline: str, scopes: Sequence[str] | None = None) -> dict[str, Batch]:
+        """The batch that each scope's rows stand for; of all scopes, or of some."""
+
+    def position(self, pipeline: str) -> int | None:
+        """How far a change log or a series of snapshots is consumed; None before the first batch."""
 
     def rows(self, pipeline: str) -> dict[str, int]:
         """How many rows of the table each scope holds, by the ledger."""
 
-    def deliveries(self, pipeline: str, scope: str | None = None) -> list[RecordedDelivery]:
-        """Every delivery that was read, of all scopes or of one, oldest revision first."""
+    def deliveries(self, pipeline: str, scopes: Sequence[str] | None = None) -> list[RecordedDelivery]:
+        """Every delivery that was read, of all scopes or of some, oldest revision first."""
 
     def verify(self, pipeline: Pipeline) -> list[str]:
         """Differences between ledger and rows, in words; none when the warehouse tells the truth."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from etl_assets_tests.faults.scenarios import ALL, Stage
+from etl_assets_tests.faults.scenarios import ALL, Scenario, Stage
 from etl_assets_tests.faults.victim import DONE, STRUCK
 
 HOWS = ("SIGKILL", "SIGTERM", "SIGINT", "exit")
@@ -27,6 +27,7 @@ class Victims:
 
     def die(self, stage: Stage, at: int, how: str, after: bool) -> int:
         order = {"root": str(stage.world.root), "scenario": stage.scenario.name, "at": at, "how": how, "after": after}
+        order["module"] = stage.scenario.prepare.__module__
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(order) + "\n")
@@ -48,8 +49,8 @@ def victims() -> Iterator[Victims]:
     victims.close()
 
 
-def sweep(victims: Victims, scenario: str, how: str, after: bool, root: Path) -> None:
-    stage = Stage(ALL[scenario], root)
+def sweep(victims: Victims, scenario: Scenario, how: str, after: bool, root: Path) -> None:
+    stage = Stage(scenario, root)
     wanted = STRUCK if how in ("exit", "SIGINT") else -getattr(signal, how)
     verdicts = []
     for number in itertools.count():
@@ -77,7 +78,7 @@ def sweep(victims: Victims, scenario: str, how: str, after: bool, root: Path) ->
 def test_a_process_that_dies_at_any_statement_leaves_all_old_or_all_new_and_a_retry_completes(
     victims: Victims, scenario: str, how: str, after: bool, tmp_path: Path
 ) -> None:
-    sweep(victims, scenario, how, after, tmp_path)
+    sweep(victims, ALL[scenario], how, after, tmp_path)
 
 
 @pytest.mark.long
@@ -87,4 +88,4 @@ def test_a_process_that_dies_at_any_statement_leaves_all_old_or_all_new_and_a_re
 def test_every_way_to_die_at_every_statement_of_every_publish_leaves_all_old_or_all_new(
     victims: Victims, scenario: str, how: str, after: bool, tmp_path: Path
 ) -> None:
-    sweep(victims, scenario, how, after, tmp_path)
+    sweep(victims, ALL[scenario], how, after, tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 from etl_assets.errors import WarehouseError
 from etl_assets.sink.sqlite import connection as connections
-from etl_assets_tests.faults.scenarios import ALL, Stage, connecting, faulty
+from etl_assets_tests.faults.scenarios import ALL, Scenario, Stage, connecting, faulty
 
 #: What may come up inside a statement: the database's own error, a defect, Dagster's terminate, Ctrl-C, an exit.
 KINDS = {
@@ -23,10 +23,10 @@ KINDS = {
 
 
 def sweep(
-    scenario: str, kind: str, after: bool, root: Path, monkeypatch: pytest.MonkeyPatch, ever_after: bool = False
+    scenario: Scenario, kind: str, after: bool, root: Path, monkeypatch: pytest.MonkeyPatch, ever_after: bool = False
 ) -> None:
     """Strike statement 0, 1, 2 … until publish completes, and look at the warehouse each time."""
-    stage = Stage(ALL[scenario], root)
+    stage = Stage(scenario, root)
     raised = KINDS[kind]
 
     def strike(sql: str) -> None:
@@ -65,21 +65,21 @@ def sweep(
 def test_an_exception_before_any_statement_of_publish_changes_nothing(
     scenario: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep(scenario, kind, False, tmp_path, monkeypatch)
+    sweep(ALL[scenario], kind, False, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("scenario", ["correction", "moved keys"])
 def test_an_exception_after_any_statement_but_commit_changes_nothing_and_after_commit_loses_only_the_answer(
     scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep(scenario, "terminate", True, tmp_path, monkeypatch)
+    sweep(ALL[scenario], "terminate", True, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("scenario", ["moved keys"])
 def test_when_the_rollback_fails_too_the_old_state_stands(
     scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep(scenario, "database", False, tmp_path, monkeypatch, ever_after=True)
+    sweep(ALL[scenario], "database", False, tmp_path, monkeypatch, ever_after=True)
 
 
 @pytest.mark.long
@@ -89,7 +89,7 @@ def test_when_the_rollback_fails_too_the_old_state_stands(
 def test_every_kind_of_exception_at_every_statement_of_every_publish_leaves_all_old_or_all_new(
     scenario: str, kind: str, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep(scenario, kind, after, tmp_path, monkeypatch)
+    sweep(ALL[scenario], kind, after, tmp_path, monkeypatch)
 
 
 def test_the_scenarios_do_what_they_are_named_for(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ costs milliseconds where a fresh interpreter costs most of a second.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import time
 import traceback
 from pathlib import Path
 
-from etl_assets_tests.faults.scenarios import ALL, connecting, faulty
+from etl_assets_tests.faults.scenarios import connecting, faulty
 
 STRUCK, DONE, FAILED = 77, 0, 99
 
@@ -28,7 +29,7 @@ def die(how: str) -> None:
 
 
 def publish(order: dict) -> int:
-    scenario = ALL[order["scenario"]]
+    scenario = importlib.import_module(order["module"]).ALL[order["scenario"]]
     world = scenario.world(Path(order["root"]))
     striking = faulty(order["at"], lambda sql: die(order["how"]), order["after"])
     sqlite3.connect = connecting(striking)  # type: ignore[assignment]

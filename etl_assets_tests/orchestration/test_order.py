@@ -251,7 +251,7 @@ def test_snapshots_are_loaded_in_order_and_a_late_older_one_is_not_asked_for(fee
     assert feed.world.sql("SELECT id, value FROM readings") == [("a", 9)]
     _, shown = feed.materializations("readings")[-1]
     assert (shown["newest_change"], shown["deleted"], shown["dagster/row_count"]) == (
-        "2024-01-03T00:00:00.000+00:00",
+        "2024-01-03T00:00:00.000Z",
         1,
         1,
     )

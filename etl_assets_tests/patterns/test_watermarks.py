@@ -10,7 +10,7 @@ import pytest
 
 from etl_assets.contract import Static, date, decimal, integer, lookback, quarantine, text, timestamp, window
 from etl_assets.errors import ContractError, EmptyDelivery, InvalidRows, RaggedRow, Superseded, VersionConflict
-from etl_assets_tests.patterns.logs import A, B, C, D, YEAR, done, kept, position, readings, refused, snapshot, versions
+from etl_assets_tests.patterns.logs import YEAR, A, B, C, D, done, kept, position, readings, refused, snapshot, versions
 from etl_assets_tests.sink.test_tables import around
 from etl_assets_tests.world import World
 
@@ -97,7 +97,7 @@ def test_instants_of_any_offset_and_fraction_are_one_watermark_in_utc_at_one_wid
     assert world.sql("SELECT * FROM readings ORDER BY id") == [
         ("a", "2024-01-03T00:00:00.000Z", 1, 1),
         ("b", "2024-01-03T00:00:00.500Z", 1, 1),
-        ("c", "2024-01-03T00:00:00.001Z", 1, 1),
+        ("c", "2024-01-03T00:00:00.001Z", 2, 2),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -63,6 +64,26 @@ class Snapshots:
         names = [r[0] for r in self.sql("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
         found = {n: self.sql('SELECT * FROM "{}"'.format(n.replace('"', '""'))) for n in names if n not in noted}
         return {n: rows for n, rows in found.items() if rows}
+
+
+#: Two rows, in any other order of columns than this the same.
+FIRST = "id,src_updated,name\nu1,2026-01-01T00:00:00Z,a\nu2,2026-01-02T00:00:00Z,b\n"
+
+
+@pytest.fixture(scope="session")
+def first_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database into which ``build`` has put ``FIRST``, as ``customers``."""
+    snapshots = Snapshots(tmp_path_factory.mktemp("first"))
+    assert snapshots.take("build", FIRST).code == 0
+    return snapshots.db
+
+
+@pytest.fixture
+def built(tmp_path: Path, first_db: Path) -> Snapshots:
+    """A folder with that database: a command costs most of a second, a copy of what it did does not."""
+    snapshots = Snapshots(tmp_path)
+    shutil.copyfile(first_db, snapshots.db)
+    return snapshots
 
 
 @pytest.fixture

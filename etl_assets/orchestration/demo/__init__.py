@@ -1,1 +1,1 @@
-"""``make demo``: real deliveries and their real corrections, through a real Dagster, in about two minutes."""
+"""``make demo``: real deliveries and their real corrections, through a real Dagster, in two or three minutes."""

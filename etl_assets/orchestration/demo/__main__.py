@@ -24,6 +24,7 @@ from etl_assets.sink import open_sink
 from etl_assets.survey import survey
 
 DONE_WITHIN = 300.0
+DAYS_PASSED_OVER = 45
 IN_FLIGHT = ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
 
 
@@ -47,7 +48,7 @@ def main() -> int:
             _checks(console, dagster)
             stack.enter_context(console.status("Stopping Dagster …"))
         tell(console, ground)
-    except (ForeignData, DagsterFailed, EtlError) as error:
+    except (ForeignData, DagsterFailed, EtlError, OSError) as error:
         console.print(f"[red]demo: {error}[/red]", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
@@ -78,8 +79,11 @@ def _first_deliveries(console: Console, ground: Ground, dagster: DagsterDev) -> 
         )
         landed = f"{name}: {what} landed"
         if in_order(part.pipeline):
-            dagster.launch(job_name(part.pipeline), dates[0], dates[-1])
-            console.print(f"{landed}, one run launched, which takes them in their order")
+            ranges = _ranges(part, dates)
+            for first, last in ranges:
+                dagster.launch(job_name(part.pipeline), first, last)
+            runs = "one run launched, which takes" if len(ranges) == 1 else f"{len(ranges)} runs queued, which take"
+            console.print(f"{landed}, {runs} them in their order")
         else:
             assets = [key.to_user_string() for key in (extract_key(part.pipeline), table_key(part.pipeline))]
             dagster.backfill(assets, _scopes(part, dates), f"{name}: first deliveries")
@@ -130,6 +134,22 @@ def _scopes(part: Part, dates: Iterable[str]) -> list[str]:
     """The partitions that deliveries of these dates belong to."""
     keys = part.pipeline.partitions.keys()
     return sorted(set(dates)) if "{partition}" in part.pipeline.landing else [keys[0]]
+
+
+def _ranges(part: Part, dates: Iterable[str]) -> list[tuple[str, str]]:
+    """First and last partition of each run that passes over days without a delivery, though not over many of them.
+
+    For each day of a range that is launched like this Dagster writes events, whatever the run then does about it: a
+    hundred days cost as much time as a run.
+    """
+    keys = list(part.pipeline.partitions.keys())
+    ranges: list[tuple[str, str]] = []
+    for scope in _scopes(part, dates):
+        if ranges and keys.index(scope) - keys.index(ranges[-1][1]) <= DAYS_PASSED_OVER:
+            ranges[-1] = (ranges[-1][0], scope)
+        else:
+            ranges.append((scope, scope))
+    return ranges
 
 
 def _batches(part: Part, dates: list[str]) -> int:

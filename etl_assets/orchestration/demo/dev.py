@@ -116,7 +116,7 @@ class DagsterDev:
         """One GraphQL request; raises :class:`DagsterFailed` when it is answered with an error."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             answer = json.load(response)
         if answer.get("errors"):
             raise DagsterFailed(f"Dagster answered: {answer['errors'][0]['message']}")

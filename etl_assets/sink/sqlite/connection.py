@@ -69,10 +69,10 @@ def writing(
 @contextlib.contextmanager
 def reading(path: Path, timeout: float = BUSY_TIMEOUT) -> Iterator[sqlite3.Connection | None]:
     """One read transaction, a snapshot of the last commit; None where there is no warehouse yet. Writes no page."""
-    if not path.exists():
-        yield None
-        return
     with _translated(path):
+        if not path.exists():
+            yield None
+            return
         connection = _open(path, timeout, "rw")
         try:
             connection.execute("PRAGMA query_only = 1")
@@ -104,7 +104,13 @@ def _enter_wal(connection: sqlite3.Connection, timeout: float) -> None:
         try:
             if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
                 return
-            connection.execute("PRAGMA journal_mode = WAL")
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise WarehouseError(
+                    f"the warehouse cannot use a write-ahead log here (it stays in mode {mode!r}), as on a network mount. "
+                    "Nothing was changed; put it on a local disk"
+                )
+            return
         except sqlite3.OperationalError as error:
             if not _is_busy(error) or time.monotonic() > deadline:
                 raise

@@ -6,7 +6,7 @@ import datetime as dt
 import sqlite3
 
 from etl_assets.contract import ChangeLogTable, Lookback, WatermarkTable, Window
-from etl_assets.errors import EmptyDelivery, Superseded, UnexpectedCursor
+from etl_assets.errors import EmptyDelivery, LedgerMismatch, Superseded, UnexpectedCursor
 from etl_assets.model import Changes, Counts, Manifest, Restatement
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.connection import quoted
@@ -41,7 +41,9 @@ def consume_events(
             f"{manifest.batch} holds positions {manifest.lower + 1} to {manifest.upper}, and {missing}: "
             f"{'a gap' if gap else 'an overlap'}. Nothing was changed. {advice}"
         )
-    table, _ = prepare_table(connection, pipeline, manifest.columns)
+    table, new = prepare_table(connection, pipeline, manifest.columns)
+    if new:
+        _check_never_filled(connection, pipeline)
     columns = tuple(c.name for c in manifest.columns)
     absent = tuple(c for c in table.columns if c not in columns)
     lenient = _lenient(pipeline, manifest)
@@ -58,12 +60,20 @@ def merge_snapshot(
 ) -> Replacement:
     """Rows of a snapshot beyond the watermark are merged; of a complete one all are, and absent keys are withdrawn.
 
-    Restated, the table becomes this snapshot. Raises :class:`Superseded` for a complete one older than the last.
+    Restated, the table becomes this snapshot. Raises :class:`Superseded` for a complete one older than the last, and
+    for a restated one that is neither complete nor the only partition's: what other snapshots said would be lost.
     """
-    table, _ = prepare_table(connection, pipeline, manifest.columns)
+    table, new = prepare_table(connection, pipeline, manifest.columns)
+    if new and not restate:
+        _check_never_filled(connection, pipeline)
     complete = pipeline.complete != "no"
     cleared = 0
     if restate:
+        if not complete and len(pipeline.partitions.keys()) > 1:
+            raise Superseded(
+                f"{manifest.batch} is not a complete snapshot, so the table cannot be made of it alone: nothing was changed. "
+                "Deliver the rows that are to change under a new name"
+            )
         cleared = clear_versions(connection, table.sql)
         ledger.forget_position(connection, pipeline.name)
     elif complete:
@@ -90,6 +100,16 @@ def _withdraw(
         return counts
     window = pipeline.complete.column if isinstance(pipeline.complete, Window) else None
     return withdraw_absent(connection, merge, counts, window)
+
+
+def _check_never_filled(connection: sqlite3.Connection, pipeline: ChangeLogTable | WatermarkTable) -> None:
+    """A table that is not there has no batches in the ledger either."""
+    (batches,) = connection.execute("SELECT count(*) FROM etl_batch WHERE pipeline = ?", (pipeline.name,)).fetchone()
+    if batches:
+        raise LedgerMismatch(
+            f"{pipeline.name}: the rows of {pipeline.table!r} are not there, and the ledger has {batches:,} batches: they were "
+            "dropped around the ledger, or one was restored without the other. Restore both from one backup"
+        )
 
 
 def _lenient(pipeline: ChangeLogTable | WatermarkTable, manifest: Manifest) -> frozenset[str]:
@@ -126,7 +146,9 @@ def _least(pipeline: WatermarkTable, watermark: int) -> int:
 
 def _check_snapshots_order(connection: sqlite3.Connection, manifest: Manifest) -> None:
     newest = connection.execute(
-        "SELECT batch, scope, delivery_order, revision FROM etl_batch WHERE pipeline = ? "
+        # A restatement begins anew: what came before it is no longer what the table stands for.
+        "SELECT batch, scope, delivery_order, revision FROM etl_batch WHERE pipeline = ?1 AND id >= "
+        "(SELECT coalesce(max(id), 0) FROM etl_batch WHERE pipeline = ?1 AND operation = 'restate') "
         "ORDER BY scope DESC, delivery_order DESC, revision DESC LIMIT 1",
         (manifest.pipeline,),
     ).fetchone()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from etl_assets.errors import StaleWriter
 from etl_assets.model import Batch, Claim, Counts, Delivery, RecordedDelivery, Refusal
 
 NOW = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
@@ -25,21 +28,17 @@ def _batch(row: tuple[Any, ...]) -> Batch:
     return Batch(**values, counts=Counts(*row[20:-2]))
 
 
-def _only(alias: str, pipeline: str, scope: str | None) -> tuple[str, list[str]]:
-    """The condition for a pipeline, or one scope of it."""
-    if scope is None:
+def _only(alias: str, pipeline: str, scopes: Sequence[str] | None) -> tuple[str, list[str]]:
+    """The condition for a pipeline, or some scopes of it."""
+    if scopes is None:
         return f"{alias}pipeline = ?", [pipeline]
-    return f"{alias}pipeline = ? AND {alias}scope = ?", [pipeline, scope]
+    return f"{alias}pipeline = ? AND {alias}scope IN (SELECT value FROM json_each(?))", [pipeline, json.dumps(scopes)]
 
 
-def batches(connection: sqlite3.Connection, pipeline: str | None, scope: str | None) -> list[Batch]:
+def batches(connection: sqlite3.Connection, pipeline: str | None, scopes: Sequence[str] | None) -> list[Batch]:
     """Committed batches in commit order."""
-    where, values = ["1"], []
-    for column, value in (("pipeline", pipeline), ("scope", scope)):
-        if value is not None:
-            where.append(f"b.{column} = ?")
-            values.append(value)
-    return [_batch(row) for row in connection.execute(f"{_BATCH} WHERE {' AND '.join(where)} ORDER BY b.id", values)]
+    where, values = ("1", []) if pipeline is None else _only("b.", pipeline, scopes)
+    return [_batch(row) for row in connection.execute(f"{_BATCH} WHERE {where} ORDER BY b.id", values)]
 
 
 def batch_named(connection: sqlite3.Connection, batch: str) -> Batch | None:
@@ -47,9 +46,29 @@ def batch_named(connection: sqlite3.Connection, batch: str) -> Batch | None:
     return _batch(row) if row else None
 
 
-def current_batches(connection: sqlite3.Connection, pipeline: str, scope: str | None) -> dict[str, Batch]:
-    """The batch that each scope's rows, or this one's, stand for."""
-    where, values = _only("p.", pipeline, scope)
+def last_batch_of(
+    connection: sqlite3.Connection, pipeline: str, scope: str, name: str, revision: int, version: int | None = None
+) -> Batch | None:
+    """The last batch of a delivery, restatements included; by this transform version, or by any."""
+    row = connection.execute(
+        f"{_BATCH} WHERE (b.pipeline, b.scope, b.delivery, b.revision) = (?, ?, ?, ?) "
+        "AND b.transform_version = coalesce(?, b.transform_version) ORDER BY b.id DESC LIMIT 1",
+        (pipeline, scope, name, revision, version),
+    ).fetchone()
+    return _batch(row) if row else None
+
+
+def batches_of_operation(connection: sqlite3.Connection, pipeline: str, operation: str) -> list[Batch]:
+    """What one decision to restate has done."""
+    rows = connection.execute(
+        f"{_BATCH} WHERE b.pipeline = ? AND b.operation_id = ? ORDER BY b.id", (pipeline, operation)
+    )
+    return [_batch(row) for row in rows]
+
+
+def current_batches(connection: sqlite3.Connection, pipeline: str, scopes: Sequence[str] | None) -> dict[str, Batch]:
+    """The batch that each scope's rows, or these ones', stand for."""
+    where, values = _only("p.", pipeline, scopes)
     rows = connection.execute(f"{_BATCH} JOIN etl_partition p ON p.batch = b.id WHERE {where}", values)
     return {batch.scope: batch for batch in map(_batch, rows)}
 
@@ -109,34 +128,44 @@ def issue(connection: sqlite3.Connection, pipeline: str, scope: str, run: str) -
 
 
 _DELIVERY = (
-    "SELECT pipeline, scope, name, revision, name_order, sha256, size, stamp, seen_at, "
+    "SELECT pipeline, scope, name, revision, name_order, sha256, size, stamp, "
     "refused_kind, refused_reason, refused_code, attempts FROM etl_delivery "
 )
 
 
 def _recorded(row: tuple[Any, ...]) -> RecordedDelivery:
-    refusal = Refusal(*row[9:13]) if row[9] is not None else None
-    return RecordedDelivery(Delivery(*row[:8]), row[8], refusal)
+    refusal = Refusal(*row[8:12]) if row[8] is not None else None
+    return RecordedDelivery(Delivery(*row[:8]), refusal)
 
 
-def deliveries(connection: sqlite3.Connection, pipeline: str, scope: str | None) -> list[RecordedDelivery]:
+def deliveries(connection: sqlite3.Connection, pipeline: str, scopes: Sequence[str] | None) -> list[RecordedDelivery]:
     """Every delivery that was read, by scope and place."""
-    where, values = _only("", pipeline, scope)
+    where, values = _only("", pipeline, scopes)
     rows = connection.execute(f"{_DELIVERY} WHERE {where} ORDER BY scope, name_order, revision", values)
     return [_recorded(row) for row in rows]
 
 
 def record_delivery(connection: sqlite3.Connection, delivery: Delivery) -> None:
-    """Insert a revision, or note under which stamp a known one lies in landing now."""
-    connection.execute(
+    """Insert a revision, or note under which stamp a known one lies in landing now.
+
+    Raises :class:`StaleWriter` where other bytes were recorded as this revision since it was read: two processes of
+    one run hold the same generation, and may have read a file before and after it was replaced.
+    """
+    written = connection.execute(
         "INSERT INTO etl_delivery (pipeline, scope, name, revision, name_order, sha256, size, stamp, seen_at) "
         f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, {NOW}) "
-        "ON CONFLICT (pipeline, scope, name, revision) DO UPDATE SET stamp = excluded.stamp",
+        "ON CONFLICT (pipeline, scope, name, revision) DO UPDATE SET stamp = excluded.stamp "
+        "WHERE sha256 = excluded.sha256",
         (
             *(delivery.pipeline, delivery.scope, delivery.name, delivery.revision),
             *(delivery.order, delivery.sha256, delivery.size, delivery.stamp),
         ),
-    )
+    ).rowcount
+    if not written:
+        raise StaleWriter(
+            f"{delivery}: other bytes were recorded as this revision by another process since they were read. Nothing was "
+            "changed; run again"
+        )
 
 
 def record_refusal(connection: sqlite3.Connection, delivery: Delivery, kind: str, reason: str, code: str) -> Refusal:
@@ -151,7 +180,7 @@ def record_refusal(connection: sqlite3.Connection, delivery: Delivery, kind: str
     row = connection.execute(
         f"{_DELIVERY} WHERE pipeline = ? AND scope = ? AND name = ? AND revision = ?", key
     ).fetchone()
-    return Refusal(*row[9:13])
+    return Refusal(*row[8:12])
 
 
 def forget_refusal(connection: sqlite3.Connection, batch: Batch) -> None:

@@ -51,18 +51,18 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
     version, deleted = quoted(VERSION), quoted(DELETED)
     beyond = f"WHERE c.{version} >= {merge.least} " if merge.least is not None else ""
     connection.execute(
-        f"CREATE TEMP TABLE plan AS SELECT c.rowid AS candidate, t.{deleted} IS NULL OR t.{deleted} AS was_gone, "
-        f"c.{deleted} AS goes, coalesce(c.{version} > t.{version}, 1) AS newer, coalesce(c.{version} = t.{version}, 0) AS same "
-        f"FROM {CANDIDATE} c LEFT JOIN main.{merge.table} t ON {merge.same_key} {beyond}ORDER BY c.rowid"
+        f"CREATE TEMP TABLE plan AS SELECT c._rowid_ AS _candidate, t.{deleted} IS NULL OR t.{deleted} AS _was_gone, "
+        f"c.{deleted} AS _goes, coalesce(c.{version} > t.{version}, 1) AS _newer, coalesce(c.{version} = t.{version}, 0) AS _same "
+        f"FROM {CANDIDATE} c LEFT JOIN main.{merge.table} t ON {merge.same_key} {beyond}ORDER BY c._rowid_"
     )
     _refuse_conflict(connection, merge)
-    lifted = "same AND was_gone AND NOT goes" if merge.lift else "0"
+    lifted = "p._same AND p._was_gone AND NOT p._goes" if merge.lift else "0"
     inserted, restored, updated, gone, unchanged, stale, planned = (
         int(n)
         for n in connection.execute(
-            f"SELECT total(newer AND was_gone AND NOT goes), total({lifted}), total(newer AND NOT was_gone AND NOT goes), "
-            f"total(newer AND NOT was_gone AND goes), total(same AND NOT ({lifted})), total(NOT newer AND NOT same), "
-            "count(*) FROM temp.plan"
+            f"SELECT total(p._newer AND p._was_gone AND NOT p._goes), total({lifted}), total(p._newer AND NOT p._was_gone AND NOT p._goes), "
+            f"total(p._newer AND NOT p._was_gone AND p._goes), total(p._same AND NOT ({lifted})), total(NOT p._newer AND NOT p._same), "
+            "count(*) FROM temp.plan p"
         ).fetchone()
     )
     names = ", ".join(map(quoted, merge.columns))
@@ -72,8 +72,8 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
     settings += "".join(f", {quoted(c)} = NULL" for c in merge.absent)
     connection.execute(
         f"INSERT INTO main.{merge.table} ({names}, _batch) SELECT {merge.of('c', merge.columns)}, ? "
-        f"FROM temp.plan p CROSS JOIN {CANDIDATE} c WHERE (p.newer OR ({lifted})) AND c.rowid = p.candidate "
-        f"ORDER BY p.candidate ON CONFLICT ({', '.join(map(quoted, merge.key))}) DO UPDATE SET {settings}",
+        f"FROM temp.plan p CROSS JOIN {CANDIDATE} c WHERE (p._newer OR ({lifted})) AND c._rowid_ = p._candidate "
+        f"ORDER BY p._candidate ON CONFLICT ({', '.join(map(quoted, merge.key))}) DO UPDATE SET {settings}",
         (merge.batch,),
     )
     rows, ties = connection.execute(
@@ -122,7 +122,7 @@ def _refuse_conflict(connection: sqlite3.Connection, merge: Merge) -> None:
     old, new = merge.of("t", payload), merge.of("c", payload)
     differs = _differ(merge, payload)
     joined = (
-        f"FROM temp.plan p CROSS JOIN {CANDIDATE} c CROSS JOIN main.{merge.table} t WHERE p.same AND c.rowid = p.candidate "
+        f"FROM temp.plan p CROSS JOIN {CANDIDATE} c CROSS JOIN main.{merge.table} t WHERE p._same AND c._rowid_ = p._candidate "
         f"AND {merge.same_key} AND NOT (t.{quoted(DELETED)} AND c.{quoted(DELETED)}) AND {differs}"
     )
     count = connection.execute(f"SELECT count(*) {joined}").fetchone()[0]

@@ -22,7 +22,7 @@ from etl_assets.model import Batch, Changes, Claim, Delivery, Extract, Manifest,
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.consume import consume_events, merge_snapshot
 from etl_assets.sink.sqlite.replace import Replacement, Target, replace_partition
-from etl_assets.sink.sqlite.schema import migrate
+from etl_assets.sink.sqlite.schema import version
 from etl_assets.sink.sqlite.tables import PARTITION, index_table, prepare_table
 
 
@@ -34,7 +34,12 @@ class _Partition:
 
 
 def check_writer(connection: sqlite3.Connection, claim: Claim) -> None:
-    """Refuse a writer whose generation is no longer the scope's. Raises :class:`StaleWriter`."""
+    """Refuse a writer whose generation is no longer the scope's. Raises :class:`StaleWriter` or :class:`LedgerMismatch`."""
+    if not version(connection):
+        raise LedgerMismatch(
+            f"{claim.pipeline}/{claim.scope}: the warehouse has no ledger any more: it was replaced after run {claim.run} "
+            "claimed the scope. Nothing was changed; run again"
+        )
     current, run = ledger.generation(connection, claim.pipeline, claim.scope)
     if current != claim.generation:
         raise StaleWriter(
@@ -53,15 +58,15 @@ def publish(
 ) -> Receipt:
     """All of publish that happens between BEGIN IMMEDIATE and COMMIT; the candidate rows are attached as ``stage``."""
     manifest = extract.manifest
-    migrate(connection)
     check_writer(connection, claim)
     ledger.record_delivery(connection, delivery)
     ordinal = _ordinal(connection, restate, manifest) if restate else 0
     name = batch_id(*_identity(manifest), ordinal)
     partition = _partition(connection, manifest)
-    known = ledger.batch_named(connection, name)
+    # A delivery that was only ever restated is committed, too: a plain run of it has nothing to do.
+    known = ledger.batch_named(connection, name) if restate else ledger.last_batch_of(connection, *_identity(manifest))
     if known:
-        return already_committed(known, manifest, partition.batch)
+        return already_committed(known, manifest, partition.batch if pipeline.newest_counts else None)
     number = int(connection.execute("SELECT coalesce(max(id), 0) + 1 FROM etl_batch").fetchone()[0])
     match pipeline:
         case PartitionedTable():
@@ -111,7 +116,7 @@ def _replace(
 ) -> Replacement:
     """Rows of a partitioned table: in the order of deliveries, the partition becomes what the newest one holds."""
     if not restate:
-        _check_order(manifest, partition.batch)
+        _check_order(connection, manifest, partition.batch)
         _check_shrinkage(pipeline, manifest, partition)
     table, new = prepare_table(connection, pipeline, manifest.columns)
     if new and not restate:
@@ -132,7 +137,10 @@ def replace_new(connection: sqlite3.Connection, target: Target, candidates: int)
 
 
 def already_committed(known: Batch, manifest: Manifest, current: Batch | None) -> Receipt:
-    """The first receipt again, saying what has superseded it. Raises :class:`BatchIdentityConflict`."""
+    """The first receipt again, saying what has superseded it (``current``, where only the newest delivery counts).
+
+    Raises :class:`BatchIdentityConflict`.
+    """
     if known.digest != manifest.digest:
         what = (
             "its input has other bytes"
@@ -143,7 +151,7 @@ def already_committed(known: Batch, manifest: Manifest, current: Batch | None) -
             f"{known.batch} is committed with digest {known.digest[:12]}…, and this extract has {manifest.digest[:12]}…: "
             f"{what}. Nothing was changed. Raise the transform's version, so that the ledger can tell the two apart"
         )
-    newer = current.batch if current and current.id != known.id and known.upper is None else None
+    newer = current.batch if current and current.id != known.id else None
     return Receipt("already committed", known, Changes(), superseded_by=newer)
 
 
@@ -173,9 +181,16 @@ def _partition(connection: sqlite3.Connection, manifest: Manifest) -> _Partition
     return _Partition(number, rows, ledger.batch_named(connection, name) if name else None)
 
 
-def _check_order(manifest: Manifest, current: Batch | None) -> None:
+def _check_order(connection: sqlite3.Connection, manifest: Manifest, current: Batch | None) -> None:
     if current is None:
         return
+    earlier = ledger.last_batch_of(connection, *_identity(manifest)[:4])
+    other = (manifest.delivery, manifest.revision) != (current.delivery, current.revision)
+    if current.operation == "restate" and other and earlier and earlier.id < current.id:
+        raise Superseded(
+            f"{manifest.batch} is superseded: {current.batch} was restated over this delivery ({current.reason}). Nothing was "
+            "changed. Name the delivery that stands, or restate this one with a reason"
+        )
     if (manifest.order, manifest.revision) < current.place:
         newer = f"delivery {current.delivery}#{current.revision} is newer"
     elif manifest.transform_version < current.transform_version:

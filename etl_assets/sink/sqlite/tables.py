@@ -85,8 +85,8 @@ def prepare_table(
     table = replace(table, columns=(*table.columns, *(c for c in forms if not new and c not in existing)))
     if forms != known:
         connection.execute("UPDATE etl_table SET columns = ? WHERE name = ?", (json.dumps(forms), pipeline.table))
-        if table.versions:
-            _show_live_rows(connection, pipeline.table, table)
+    if table.versions and (new or forms != known):
+        _show_live_rows(connection, pipeline.table, table)
     return table, new
 
 
@@ -160,7 +160,7 @@ def _own(connection: sqlite3.Connection, pipeline: Pipeline) -> dict[str, str]:
     """Take the table for this pipeline, or make sure that it has it, under the same key; the forms of its columns."""
     table = _described(pipeline, [])
     facts = {"key": table.key, "movable": table.movable, "repair": table.repaired}
-    identity = json.dumps(facts | ({"versions": True} if table.versions else {}))
+    identity = json.dumps(facts | ({"versions": pipeline.operation} if table.versions else {}))
     row = connection.execute(
         "SELECT pipeline, identity, columns, name FROM etl_table WHERE lower(name) = lower(?)", (pipeline.table,)
     ).fetchone()

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from etl_assets.contract import PartitionedTable, Pipeline
-from etl_assets.errors import EtlError, UnknownPipeline
+from etl_assets.contract import PartitionedTable, Pipeline, WatermarkTable
+from etl_assets.errors import EtlError, StaleWriter, UnknownPipeline
 from etl_assets.model import (
     Batch,
     Claim,
@@ -52,15 +52,19 @@ class SQLiteWarehouse:
 
     def refuse(self, claim: Claim, delivery: Delivery, error: EtlError, code: str) -> Refusal | None:
         """Remember a refusal; None where a newer run has taken over, whose word counts."""
-        with writing(self.path, timeout=self.busy_timeout) as connection:
-            if ledger.generation(connection, claim.pipeline, claim.scope)[0] != claim.generation:
-                return None
-            ledger.record_delivery(connection, delivery)
-            return ledger.record_refusal(connection, delivery, error.kind, str(error), code)
+        try:
+            with writing(self.path, timeout=self.busy_timeout) as connection:
+                check_writer(connection, claim)
+                ledger.record_delivery(connection, delivery)
+                return ledger.record_refusal(connection, delivery, error.kind, str(error), code)
+        except StaleWriter:
+            return None
 
     def prepare(self, pipeline: Pipeline, extract: Extract, work: Path) -> Path:
         """Build the private stage file, outside of the lock."""
-        index = pipeline.key if self._has_rows(pipeline.name, extract.manifest.scope) else ()
+        # Rows that are there are compared with the candidates by key, and so is what a complete snapshot lacks.
+        complete = isinstance(pipeline, WatermarkTable) and pipeline.complete != "no"
+        index = pipeline.key if complete or self._has_rows(pipeline.name, extract.manifest.scope) else ()
         stage = work / "stage.sqlite"
         staging_file.build(candidate_path(extract), extract.manifest, stage, index)
         return stage
@@ -82,15 +86,25 @@ class SQLiteWarehouse:
 
     # ------------------------------------------------------------------ reading
 
-    def ledger(self, pipeline: str | None = None, scope: str | None = None) -> list[Batch]:
+    def ledger(self, pipeline: str | None = None, scopes: Sequence[str] | None = None) -> list[Batch]:
         """The committed batches in commit order."""
         with self._reading() as connection:
-            return ledger.batches(connection, pipeline, scope) if connection else []
+            return ledger.batches(connection, pipeline, scopes) if connection else []
 
-    def current(self, pipeline: str, scope: str | None = None) -> dict[str, Batch]:
+    def restated(self, pipeline: str, operation: str) -> list[Batch]:
+        """The batches of one decision to restate."""
+        with self._reading() as connection:
+            return ledger.batches_of_operation(connection, pipeline, operation) if connection else []
+
+    def current(self, pipeline: str, scopes: Sequence[str] | None = None) -> dict[str, Batch]:
         """The batch that each scope's rows stand for."""
         with self._reading() as connection:
-            return ledger.current_batches(connection, pipeline, scope) if connection else {}
+            return ledger.current_batches(connection, pipeline, scopes) if connection else {}
+
+    def position(self, pipeline: str) -> int | None:
+        """How far a change log or a series of snapshots is consumed."""
+        with self._reading() as connection:
+            return ledger.position(connection, pipeline) if connection else None
 
     def rows(self, pipeline: str) -> dict[str, int]:
         """Rows of each scope in the table, by the ledger."""
@@ -98,23 +112,23 @@ class SQLiteWarehouse:
             query = "SELECT scope, rows FROM etl_partition WHERE pipeline = ? AND batch IS NOT NULL"
             return dict(connection.execute(query, (pipeline,)).fetchall()) if connection else {}
 
-    def deliveries(self, pipeline: str, scope: str | None = None) -> list[RecordedDelivery]:
+    def deliveries(self, pipeline: str, scopes: Sequence[str] | None = None) -> list[RecordedDelivery]:
         """Every delivery that was read, by scope and place."""
         with self._reading() as connection:
-            return ledger.deliveries(connection, pipeline, scope) if connection else []
+            return ledger.deliveries(connection, pipeline, scopes) if connection else []
 
     def verify(self, pipeline: Pipeline) -> list[str]:
         """Count each partition's rows against the ledger; the differences in words."""
         with self._reading() as connection:
             if connection is None:
                 return []
+            if not isinstance(pipeline, PartitionedTable):
+                return verify_versions(connection, pipeline.name, pipeline.table)
             ledger_rows = dict(
                 connection.execute("SELECT id, rows FROM etl_partition WHERE pipeline = ?", (pipeline.name,)).fetchall()
             )
             scopes = dict(connection.execute("SELECT id, scope FROM etl_partition").fetchall())
             exists = connection.execute("SELECT 1 FROM etl_table WHERE pipeline = ?", (pipeline.name,)).fetchone()
-            if not isinstance(pipeline, PartitionedTable):
-                return verify_versions(connection, pipeline.name, pipeline.table)
             query = f"SELECT {PARTITION}, count(*) FROM {quoted(pipeline.table)} GROUP BY {PARTITION}"
             try:
                 found = dict(connection.execute(query).fetchall()) if exists else {}

@@ -1,0 +1,74 @@
+"""What publish may have to do for change logs, snapshots and reference tables, for the sweeps of ``faults``."""
+
+from __future__ import annotations
+
+from etl_assets.contract import ReferenceTable, integer, text, window
+from etl_assets_tests.faults.scenarios import Scenario
+from etl_assets_tests.patterns.logs import A, B, C, delete, lines, prices, readings, snapshot, upsert
+from etl_assets_tests.world import World
+
+
+def _nothing(world: World) -> None:
+    """Before the first load there is no warehouse."""
+
+
+def _first_events(world: World) -> None:
+    world.deliver(A, lines(upsert(1, 1, 1), upsert(2, 1, 2, "fig"), upsert(3, 5, 3), delete(4, 1, 9)))
+
+
+def _consumed(world: World) -> None:
+    _first_events(world)
+    world.load(A, run="earlier")
+
+
+def _next_events(world: World) -> None:
+    world.deliver(B, lines(upsert(5, 2, 1, "plum"), delete(6, 2, 2), upsert(7, 4, 3, "old"), upsert(8, 1, 4)))
+
+
+def _stale_events(world: World) -> None:
+    world.deliver(B, lines(upsert(5, 0, 1, "old"), upsert(6, 0, 9, "ghost")))
+
+
+def _two_snapshots(world: World) -> None:
+    world.deliver(A, snapshot("a,01,10", "b,01,20", "c,01,30", "d,01,40"))
+    world.deliver(B, snapshot("a,02,10", "b,01,20", "d,01,40"))
+    world.load(A, B, run="earlier")
+
+
+def _third_snapshot(world: World) -> None:
+    """Brings c back, withdraws b, changes d, and adds e."""
+    world.deliver(C, snapshot("a,02,10", "c,01,30", "d,03,41", "e,03,15"))
+
+
+def _wider_snapshot(world: World) -> None:
+    world.deliver(C, snapshot("a,03,11,red", "f,04,1,blue", header="id,updated,value,colour"))
+
+
+def _codes(world: World, name: str, *rows: str) -> None:
+    folder = world.landing / "codes"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("\n".join(["id,code", *rows]) + "\n")
+
+
+def _reference(world: World) -> None:
+    _codes(world, "1.csv", "1,NA", "2,ZW", "3,XX")
+    world.load("all", run="earlier")
+
+
+def _reloaded(world: World) -> None:
+    _codes(world, "2.csv", "1,NA", "2,ZB", "4,YY")
+
+
+CODES = ReferenceTable(name="codes", landing="codes/*.csv", columns=[integer("id"), text("code")], key=["id"])
+ALL = {
+    s.name: s
+    for s in (
+        Scenario("first events", _nothing, _first_events, pipeline=prices()),
+        Scenario("next events", _consumed, _next_events, scope=B, pipeline=prices()),
+        Scenario("stale events", _consumed, _stale_events, scope=B, pipeline=prices()),
+        Scenario("complete snapshot", _two_snapshots, _third_snapshot, scope=C, pipeline=readings(complete=window("value"))),
+        Scenario("new column", _two_snapshots, _wider_snapshot, scope=C, pipeline=readings(new_columns="add")),
+        Scenario("restated snapshot", _two_snapshots, _nothing, pipeline=readings(complete="whole"), restate="undone"),
+        Scenario("reference table", _reference, _reloaded, scope="all", pipeline=CODES),
+    )
+}  # fmt: skip
