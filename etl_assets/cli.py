@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from etl_assets import __version__
-from etl_assets.errors import EtlError, OperationalError
+from etl_assets.errors import EtlError, OperationalError, UnknownScope
 from etl_assets.settings import LANDING, STAGED, WAREHOUSE, Settings
 from etl_assets.snapshots_cli import build, demo, incremental, verify
 
@@ -127,7 +127,12 @@ def _load(
         if not scopes:
             raise click.UsageError(f"--from {first} is after --to {last}")
     else:
-        scopes = list(dict.fromkeys(status.scope for status in survey(settings, pipeline).waiting()))
+        found = survey(settings, pipeline)
+        scopes = list(dict.fromkeys(status.scope for status in found.waiting()))
+        for status in found.statuses:
+            if status.state == "unknown partition":
+                place = status.arrival.path if status.arrival else status.name
+                click.echo(f"passed over: {place}: {status.reason}", err=True)
     if not scopes:
         return
     run = f"cli-{uuid.uuid4().hex}"
@@ -234,7 +239,9 @@ def ledger(
     settings = Settings.from_environment(landing, staged, warehouse)
     with _errors_end_here(as_json, "batches"):
         if pipeline is not None:
-            _chosen(pipeline)
+            (chosen,) = _chosen(pipeline)
+            if partition is not None and not chosen.partitions.contains(partition):
+                raise UnknownScope(f"{pipeline} has no partition {partition!r}; it has {chosen.partitions.describe()}")
         batches = open_sink(settings.warehouse).ledger(pipeline, [partition] if partition is not None else None)
         if as_json:
             _print_document({"batches": [_batch_document(b) for b in batches]})
@@ -318,9 +325,17 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # file names need not be text
     try:
-        cli()
+        sys.exit(cli(standalone_mode=False) or 0)
     except BrokenPipeError:
         sys.exit(0)
     except EtlError as error:
         _say_error(error)
         sys.exit(error.exit_code)
+    except click.ClickException as error:  # wrong usage
+        if "--json" in sys.argv:
+            _print_document({"error": error.format_message()})
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted: what is committed stays, and the next run goes on from there", err=True)
+        sys.exit(130)

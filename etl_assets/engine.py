@@ -33,7 +33,7 @@ from etl_assets.errors import (
     UnknownScope,
 )
 from etl_assets.landing import Landing
-from etl_assets.model import Arrival, Batch, Claim, Counts, Delivery, Extract, Fetched, Receipt, Restatement, batch_id
+from etl_assets.model import Arrival, Claim, Counts, Delivery, Extract, Fetched, Receipt, Restatement, batch_id
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
 from etl_assets.staging import StagedFolder, stage
@@ -198,10 +198,11 @@ class Engine:
             if b.transform_version == version
         }
         current = self.sink.current(self.pipeline.name, scopes)
+        differing = self.sink.differing(self.pipeline, scopes)
 
         def settle(arrival: Arrival) -> Outcome | None:
             delivery = known.get((arrival.scope, arrival.name))
-            if delivery is None or delivery.stamp != arrival.stamp:
+            if delivery is None or delivery.stamp != arrival.stamp or arrival.scope in differing:
                 return None
             batch = ledger.get((delivery.scope, delivery.name, delivery.revision))
             if batch is None or batch.input_sha256 != delivery.sha256:

@@ -233,6 +233,8 @@ class Landing:
     def _arrival(self, entry: dict[str, Any], place: _Place, waiting: str | None) -> Arrival:
         key = self._scope(place)
         arriving = f"its name says that it is being written ({waiting})" if waiting else None
+        if entry["type"] != "file":
+            arriving = "it is not a regular file (a pipe, a device, or a link that leads nowhere)"
         if not _is_unicode(entry["name"]):
             arriving = "its name is not UTF-8, and cannot be recorded; give it another one"
         return Arrival(

@@ -11,15 +11,19 @@ from typing import Any
 import click
 
 from etl_assets.errors import BadHeader, BrokenDelivery, EtlError, OperationalError
+from etl_assets.settings import WAREHOUSE
 
 DB = "warehouse.sqlite"
+DB_HELP = f"The SQLite file.  [env: {WAREHOUSE}]"
 
 
 def _snapshot_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.option("--source", required=True, metavar="NAME", help="The table's name."),
         click.option("--snapshot", required=True, type=click.Path(path_type=Path), help="A CSV file with a header."),
-        click.option("--db", type=click.Path(path_type=Path), default=DB, show_default=True, help="The SQLite file."),
+        click.option(
+            "--db", type=click.Path(path_type=Path), envvar=WAREHOUSE, default=DB, show_default=True, help=DB_HELP
+        ),
         click.option("--key", default="id", show_default=True, help="The column that tells rows apart."),
         click.option("--watermark", default="src_updated", show_default=True, help="When a row last changed."),
     ]
@@ -57,7 +61,7 @@ def _apply(db: Path, source: str, snapshot: Path, key: str, watermark: str, rebu
 
 @click.command()
 @click.option("--source", required=True, metavar="NAME", help="The table's name.")
-@click.option("--db", type=click.Path(path_type=Path), default=DB, show_default=True, help="The SQLite file.")
+@click.option("--db", type=click.Path(path_type=Path), envvar=WAREHOUSE, default=DB, show_default=True, help=DB_HELP)
 def verify(source: str, db: Path) -> None:
     """Compare a source's table with its ledger."""
     from etl_assets.snapshots import profile

@@ -183,7 +183,7 @@ class StaticPartitions(Frozen):
         return self.names[low : high + 1]
 
     def describe(self) -> str:
-        return f"the partitions {', '.join(self.names[:8])}{', …' if len(self.names) > 8 else ''}"
+        return f"static partitions {', '.join(self.names[:8])}{', …' if len(self.names) > 8 else ''}"
 
 
 Partitions = TimePartitions | StaticPartitions

@@ -72,6 +72,9 @@ class Sink(Protocol):
     def deliveries(self, pipeline: str, scopes: Sequence[str] | None = None) -> list[RecordedDelivery]:
         """Every delivery that was read, of all scopes or of some, oldest revision first."""
 
+    def differing(self, pipeline: Pipeline, scopes: Sequence[str]) -> set[str]:
+        """Of these scopes, those whose rows are not the ones that the ledger committed, by their number."""
+
     def verify(self, pipeline: Pipeline) -> list[str]:
         """Differences between ledger and rows, in words; none when the warehouse tells the truth."""
 
@@ -81,6 +84,6 @@ def open_sink(url: str) -> Sink:
     from etl_assets.sink.sqlite import SQLiteWarehouse
 
     path = url.removeprefix("sqlite:///") if url.startswith("sqlite:///") else url
-    if "://" in path:
+    if "://" in path or path.startswith((":", "sqlite:", "file:")):
         raise WarehouseError(f"no sink for {url!r}: this release writes to SQLite, given as a path or sqlite:///path")
     return SQLiteWarehouse(path)

@@ -43,8 +43,8 @@ def test_a_zombie_that_had_frozen_its_delivery_is_refused_at_the_commit(world: W
     assert staged.delivery is not None
     world.load(DAYS[0], run="successor")
     before = world.state()
-    with engine.staged.workspace() as work, pytest.raises(StaleWriter):
-        stage = engine.sink.prepare(world.pipeline, staged.extract, work)
+    stage = engine.sink.prepare(world.pipeline, staged.extract, world.root)
+    with pytest.raises(StaleWriter):
         engine.sink.publish(world.pipeline, claim, staged.delivery, staged.extract, stage)
     assert world.state() == before
     (again,) = world.load(DAYS[0], run="zombie")  # nothing to do needs no permission

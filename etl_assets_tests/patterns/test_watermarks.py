@@ -287,9 +287,18 @@ def test_the_same_snapshot_again_is_already_committed_and_a_copy_of_it_changes_n
     assert kept(world)["_versions_readings"] == before["_versions_readings"]
 
 
-@pytest.mark.parametrize("complete", ["no", "whole"])
-def test_restating_makes_the_table_that_snapshot_and_begins_the_watermark_anew(tmp_path: Path, complete: Any) -> None:
-    world = world_of(tmp_path, complete=complete)
+def test_restating_a_snapshot_that_is_not_complete_is_refused_and_loses_nothing(tmp_path: Path) -> None:
+    world = world_of(tmp_path, complete="no")
+    load(world, snapshot("a,01,1", "b,01,1"), snapshot("c,05,5"))
+    before = live(world)
+    (outcome,) = world.load(A, restate="the second was of another plant")
+    assert isinstance(outcome.error, Superseded)
+    assert "is not a complete snapshot, so the table cannot be made of it alone" in str(outcome.error)
+    assert live(world) == before == [("a", 1, 1), ("b", 1, 1), ("c", 5, 5)]
+
+
+def test_restating_makes_the_table_that_snapshot_and_begins_the_watermark_anew(tmp_path: Path) -> None:
+    world = world_of(tmp_path, complete="whole")
     load(world, snapshot("a,01,1", "b,01,1"), snapshot("a,05,5", "b,01,1", "c,05,5"))
     (outcome,) = world.load(A, restate="the second was of another plant")
     assert (outcome.status, outcome.counts.deleted, outcome.counts.inserted) == ("committed", 3, 2)

@@ -52,7 +52,8 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
     beyond = f"WHERE c.{version} >= {merge.least} " if merge.least is not None else ""
     connection.execute(
         f"CREATE TEMP TABLE plan AS SELECT c._rowid_ AS _candidate, t.{deleted} IS NULL OR t.{deleted} AS _was_gone, "
-        f"c.{deleted} AS _goes, coalesce(c.{version} > t.{version}, 1) AS _newer, coalesce(c.{version} = t.{version}, 0) AS _same "
+        f"c.{deleted} AS _goes, coalesce(c.{version} > t.{version}, 1) AS _newer, "
+        f"coalesce(c.{version} = t.{version}, 0) AS _same "
         f"FROM {CANDIDATE} c LEFT JOIN main.{merge.table} t ON {merge.same_key} {beyond}ORDER BY c._rowid_"
     )
     _refuse_conflict(connection, merge)
@@ -60,9 +61,9 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
     inserted, restored, updated, gone, unchanged, stale, planned = (
         int(n)
         for n in connection.execute(
-            f"SELECT total(p._newer AND p._was_gone AND NOT p._goes), total({lifted}), total(p._newer AND NOT p._was_gone AND NOT p._goes), "
-            f"total(p._newer AND NOT p._was_gone AND p._goes), total(p._same AND NOT ({lifted})), total(NOT p._newer AND NOT p._same), "
-            "count(*) FROM temp.plan p"
+            f"SELECT total(p._newer AND p._was_gone AND NOT p._goes), total({lifted}), "
+            "total(p._newer AND NOT p._was_gone AND NOT p._goes), total(p._newer AND NOT p._was_gone AND p._goes), "
+            f"total(p._same AND NOT ({lifted})), total(NOT p._newer AND NOT p._same), count(*) FROM temp.plan p"
         ).fetchone()
     )
     names = ", ".join(map(quoted, merge.columns))

@@ -23,7 +23,7 @@ from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.consume import consume_events, merge_snapshot
 from etl_assets.sink.sqlite.replace import Replacement, Target, replace_partition
 from etl_assets.sink.sqlite.schema import version
-from etl_assets.sink.sqlite.tables import PARTITION, index_table, prepare_table
+from etl_assets.sink.sqlite.tables import PARTITION, index_table, prepare_table, standing_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ def publish(
     # A delivery that was only ever restated is committed, too: a plain run of it has nothing to do.
     known = ledger.batch_named(connection, name) if restate else ledger.last_batch_of(connection, *_identity(manifest))
     if known:
+        if isinstance(pipeline, PartitionedTable):
+            _check_standing(connection, pipeline, partition, manifest)
         return already_committed(known, manifest, partition.batch if pipeline.newest_counts else None)
     number = int(connection.execute("SELECT coalesce(max(id), 0) + 1 FROM etl_batch").fetchone()[0])
     match pipeline:
@@ -217,6 +219,17 @@ def _check_shrinkage(pipeline: PartitionedTable, manifest: Manifest, partition: 
         f"{1 - manifest.rows / current.rows:.1%} fewer, and the contract allows {limit:.1%}. Is it the complete contents of "
         "the partition? If it is, restate it with a reason"
     )
+
+
+def _check_standing(
+    connection: sqlite3.Connection, pipeline: PartitionedTable, partition: _Partition, manifest: Manifest
+) -> None:
+    """What is already committed is still there."""
+    table = standing_table(connection, pipeline)
+    if table is None:
+        _check_never_filled(connection, pipeline)
+    else:
+        _count_rows(connection, table.sql, partition, manifest, restate=False)
 
 
 def _check_never_filled(connection: sqlite3.Connection, pipeline: Pipeline) -> None:

@@ -14,8 +14,10 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from etl_assets.contract import PartitionedTable, Pipeline, Repair
+from etl_assets.contract.columns import MAX_COLUMNS
 from etl_assets.errors import BadHeader, ContractError, EtlError
 from etl_assets.model import ExtractColumn
 from etl_assets.sink.sqlite.connection import quoted
@@ -67,9 +69,16 @@ def prepare_table(
     table = replace(
         table, columns=tuple(c for c in existing if c not in (PARTITION, BATCH)) or tuple(c.name for c in columns)
     )
+    if table.repaired and not new:
+        _keep_step(connection, table, known)
     tables = (table.sql, *((table.aside,) if table.repaired else ()))
     folded = {name.casefold(): name for name in existing}
     forms = {} if new else dict(known)
+    if len({*existing, *(c.name for c in columns)}) > MAX_COLUMNS + 2:
+        raise BadHeader(
+            f"{pipeline.name}: with the columns of this delivery the table would have more than {MAX_COLUMNS}, which it cannot "
+            "hold. Nothing was changed"
+        )
     for column in columns:
         have, form = folded.get(column.name.casefold(), column.name), _form(pipeline, column)
         if have != column.name or forms.get(have, form) != form:
@@ -88,6 +97,30 @@ def prepare_table(
     if table.versions and (new or forms != known):
         _show_live_rows(connection, pipeline.table, table)
     return table, new
+
+
+def standing_table(connection: sqlite3.Connection, pipeline: Pipeline) -> Table | None:
+    """The table as it is, or None where it is not there. Raises :class:`ContractError` where it is another's, or renamed."""
+    _own(connection, pipeline)
+    table = _described(pipeline, [])
+    return table if connection.execute(f"PRAGMA main.table_info({table.sql})").fetchone() else None
+
+
+def _keep_step(connection: sqlite3.Connection, table: Table, forms: dict[str, str]) -> None:
+    """Make the table of what is kept aside where moves were refused so far, or while it was widened: it is empty then."""
+    found = {row[1] for row in connection.execute(f"PRAGMA main.table_info({table.aside})")}
+    if found != {*table.columns, PARTITION, BATCH}:
+        connection.execute(f"DROP TABLE IF EXISTS main.{table.aside}")
+        _create(connection, table, table.aside, [ExtractColumn(c, _type_of(forms[c])) for c in table.columns])
+
+
+def _exists(connection: sqlite3.Connection, name: str) -> bool:
+    return connection.execute("SELECT 1 FROM main.sqlite_master WHERE name = ?", (name,)).fetchone() is not None
+
+
+def _type_of(form: str) -> str:
+    """The type in a column's form: ``decimal`` of ``decimal(2)``."""
+    return form.partition("(")[0]
 
 
 def _show_live_rows(connection: sqlite3.Connection, name: str, table: Table) -> None:
@@ -158,9 +191,7 @@ def _create(connection: sqlite3.Connection, table: Table, name: str, columns: Se
 
 def _own(connection: sqlite3.Connection, pipeline: Pipeline) -> dict[str, str]:
     """Take the table for this pipeline, or make sure that it has it, under the same key; the forms of its columns."""
-    table = _described(pipeline, [])
-    facts = {"key": table.key, "movable": table.movable, "repair": table.repaired}
-    identity = json.dumps(facts | ({"versions": pipeline.operation} if table.versions else {}))
+    identity = json.dumps(_identity(pipeline))
     row = connection.execute(
         "SELECT pipeline, identity, columns, name FROM etl_table WHERE lower(name) = lower(?)", (pipeline.table,)
     ).fetchone()
@@ -191,8 +222,40 @@ def _own(connection: sqlite3.Connection, pipeline: Pipeline) -> dict[str, str]:
             f"{pipeline.name}: its rows are in table {name!r}, and the contract now says {pipeline.table!r}. Keep the name"
         )
     if known != identity:
-        raise ContractError(
-            f"{pipeline.name}: the rows in table {pipeline.table!r} are told apart by {known}, the contract now says "
-            f"{identity}. A key cannot be changed under rows that are there: load into a new table"
-        )
+        _check_identity(connection, pipeline, json.loads(known))
+        connection.execute("UPDATE etl_table SET identity = ? WHERE name = ?", (identity, pipeline.table))
     return dict(json.loads(columns))
+
+
+def _identity(pipeline: Pipeline) -> dict[str, Any]:
+    """By what the rows of a table are told apart, and how keys that moved were settled."""
+    facts: dict[str, Any] = {"key": pipeline.key, "operation": pipeline.operation}
+    if isinstance(pipeline, PartitionedTable):
+        moves = pipeline.moved_keys.order if isinstance(pipeline.moved_keys, Repair) else None
+        facts |= {"movable": pipeline.keys_can_move, "moved_keys": moves}
+    return facts
+
+
+def _check_identity(connection: sqlite3.Connection, pipeline: Pipeline, known: dict[str, Any]) -> None:
+    """A key cannot change under rows that are there; how moves are settled can, as long as none has been."""
+    wanted = json.loads(json.dumps(_identity(pipeline)))
+    if {**known, "moved_keys": None} != {**wanted, "moved_keys": None}:
+        raise ContractError(
+            f"{pipeline.name}: the rows in table {pipeline.table!r} are told apart by {_said(known)}, and the contract now "
+            f"says {_said(wanted)}. A key cannot change under rows that are there: load under a new pipeline name"
+        )
+    aside = quoted(f"_aside_{pipeline.table}")
+    if (
+        _exists(connection, f"_aside_{pipeline.table}")
+        and connection.execute(f"SELECT 1 FROM main.{aside} LIMIT 1").fetchone()
+    ):
+        raise ContractError(
+            f"{pipeline.name}: keys that two partitions claim were settled by moved_keys={known['moved_keys']!r}, and the "
+            f"contract now says {wanted['moved_keys']!r}: the table would depend on when each was loaded. Keep the order, or "
+            "load under a new pipeline name"
+        )
+
+
+def _said(facts: dict[str, Any]) -> str:
+    scope = "" if facts.get("movable", True) else " within a partition"
+    return f"the key ({', '.join(facts['key']) or 'none'}){scope}, by {facts['operation']}"

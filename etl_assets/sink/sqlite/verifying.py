@@ -1,14 +1,16 @@
-"""Whether a table of versions is what the ledger says: counted anew, inside a read transaction."""
+"""Whether a table is what the ledger says: counted anew, inside a read transaction."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
-from etl_assets.errors import UnknownPipeline
+from etl_assets.contract import PartitionedTable, Pipeline
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.connection import quoted
+from etl_assets.sink.sqlite.tables import PARTITION
 from etl_assets.staging.folding import VERSION
 
 
@@ -50,19 +52,55 @@ def versions_table(table: str) -> str:
     return quoted(f"_versions_{table}")
 
 
-def versions_profile(connection: sqlite3.Connection, pipeline: str, table: str, identity: str) -> dict[str, Any]:
-    """Rows, missing watermarks and repeated keys of a table, its last batches, and whether all is as it should be.
+def verify_partitions(connection: sqlite3.Connection, pipeline: str, table: str) -> list[str]:
+    """Each partition's rows against those that the ledger committed; the differences in words."""
+    wanted = dict(connection.execute("SELECT id, rows FROM etl_partition WHERE pipeline = ?", (pipeline,)).fetchall())
+    scopes = dict(connection.execute("SELECT id, scope FROM etl_partition").fetchall())
+    try:
+        query = f"SELECT {PARTITION}, count(*) FROM {quoted(table)} GROUP BY {PARTITION}"
+        found = dict(connection.execute(query).fetchall())
+    except sqlite3.OperationalError as error:
+        return [f"{pipeline}: the ledger has batches, but its table cannot be read ({error})"] if wanted else []
+    return [
+        f"{pipeline}/{scopes.get(i, i)}: {found.get(i, 0):,} rows, the ledger committed {wanted.get(i, 0):,}"
+        for i in sorted({*found, *wanted})
+        if found.get(i, 0) != wanted.get(i, 0)
+    ]
 
-    Raises :class:`UnknownPipeline` for a table that is replaced by partition.
-    """
+
+def verify_table(connection: sqlite3.Connection, pipeline: str) -> list[str]:
+    """The rows of a pipeline's table against the ledger, whatever its load pattern; none where it has no table yet."""
+    row = connection.execute("SELECT name, identity FROM etl_table WHERE pipeline = ?", (pipeline,)).fetchone()
+    if row is None:
+        return []
+    check = verify_partitions if json.loads(row[1])["operation"] == "replace" else verify_versions
+    return check(connection, pipeline, row[0])
+
+
+def differing_scopes(connection: sqlite3.Connection, pipeline: Pipeline, scopes: Sequence[str]) -> set[str]:
+    """Scopes whose number of rows is not the ledger's; all of them where the contract's table is not there."""
+    if not isinstance(pipeline, PartitionedTable):
+        return set()
+    try:
+        rows = connection.execute(
+            f"SELECT scope FROM etl_partition p WHERE pipeline = ? AND scope IN (SELECT value FROM json_each(?)) AND rows <> "
+            f"(SELECT count(*) FROM main.{quoted(pipeline.table)} t WHERE t.{PARTITION} = p.id)",
+            (pipeline.name, json.dumps(scopes)),
+        ).fetchall()
+    except sqlite3.OperationalError:
+        return set(scopes)
+    return {scope for (scope,) in rows}
+
+
+def profile(connection: sqlite3.Connection, pipeline: str, table: str, identity: str) -> dict[str, Any]:
+    """Rows, missing watermarks and repeated keys of a table, its last batches, and whether all is as it should be."""
     facts = json.loads(identity)
-    if not facts.get("versions"):
-        raise UnknownPipeline(f"{pipeline!r} is a pipeline's table of partitions, not a source of snapshots")
-    differences = verify_versions(connection, pipeline, table)
+    versions = facts["operation"] != "replace"
+    differences = verify_table(connection, pipeline)
     count = connection.execute("SELECT count(*) FROM etl_batch WHERE pipeline = ?", (pipeline,)).fetchone()[0]
     control = {"batches": count, "position": ledger.position(connection, pipeline), "differences": differences}
     try:
-        total, blank, repeated, batches = _figures(connection, pipeline, table, facts["key"])
+        total, blank, repeated, batches = _figures(connection, pipeline, table, facts, versions)
     except sqlite3.OperationalError:  # the differences say that it cannot be read
         total, blank, repeated, batches = 0, 0, 0, []
     return {
@@ -77,14 +115,18 @@ def versions_profile(connection: sqlite3.Connection, pipeline: str, table: str, 
 
 
 def _figures(
-    connection: sqlite3.Connection, pipeline: str, table: str, key: list[str]
+    connection: sqlite3.Connection, pipeline: str, table: str, facts: dict[str, Any], versions: bool
 ) -> tuple[int, int, int, list[dict[str, Any]]]:
-    versions, keys = versions_table(table), ", ".join(map(quoted, key))
+    rows = versions_table(table) if versions else quoted(table)
+    within = "" if versions or facts["movable"] else f", {PARTITION}"
+    keys = ", ".join(map(quoted, facts["key"])) + within
     total = connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()[0]
-    blank = connection.execute(f"SELECT count(*) FROM {versions} WHERE {quoted(VERSION)} IS NULL").fetchone()[0]
-    repeated = connection.execute(
-        f"SELECT count(*) FROM (SELECT 1 FROM {versions} GROUP BY {keys} HAVING count(*) > 1)"
-    ).fetchone()[0]
+    blank = repeated = 0
+    if versions:
+        blank = connection.execute(f"SELECT count(*) FROM {rows} WHERE {quoted(VERSION)} IS NULL").fetchone()[0]
+    if facts["key"]:
+        query = f"SELECT count(*) FROM (SELECT 1 FROM {rows} GROUP BY {keys} HAVING count(*) > 1)"
+        repeated = connection.execute(query).fetchone()[0]
     batches = connection.execute(
         f"SELECT b.batch, b.committed_at, coalesce(t.rows, 0) AS rows FROM etl_batch b "
         f"LEFT JOIN (SELECT _batch, count(*) AS rows FROM {quoted(table)} GROUP BY _batch) t ON t._batch = b.id "

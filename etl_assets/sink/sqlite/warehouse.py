@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from etl_assets.contract import PartitionedTable, Pipeline, WatermarkTable
+from etl_assets.contract import Pipeline, WatermarkTable
 from etl_assets.errors import EtlError, StaleWriter, UnknownPipeline
 from etl_assets.model import (
     Batch,
@@ -24,8 +24,7 @@ from etl_assets.model import (
 from etl_assets.sink.sqlite import ledger, schema, staging_file
 from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, Held, quoted, reading, writing
 from etl_assets.sink.sqlite.publish import check_writer, publish
-from etl_assets.sink.sqlite.tables import PARTITION
-from etl_assets.sink.sqlite.verifying import verify_versions, versions_profile
+from etl_assets.sink.sqlite.verifying import differing_scopes, profile, verify_table
 from etl_assets.staging.extract import candidate_path
 
 
@@ -118,27 +117,14 @@ class SQLiteWarehouse:
             return ledger.deliveries(connection, pipeline, scopes) if connection else []
 
     def verify(self, pipeline: Pipeline) -> list[str]:
-        """Count each partition's rows against the ledger; the differences in words."""
+        """Count the table's rows against the ledger; the differences in words."""
         with self._reading() as connection:
-            if connection is None:
-                return []
-            if not isinstance(pipeline, PartitionedTable):
-                return verify_versions(connection, pipeline.name, pipeline.table)
-            ledger_rows = dict(
-                connection.execute("SELECT id, rows FROM etl_partition WHERE pipeline = ?", (pipeline.name,)).fetchall()
-            )
-            scopes = dict(connection.execute("SELECT id, scope FROM etl_partition").fetchall())
-            exists = connection.execute("SELECT 1 FROM etl_table WHERE pipeline = ?", (pipeline.name,)).fetchone()
-            query = f"SELECT {PARTITION}, count(*) FROM {quoted(pipeline.table)} GROUP BY {PARTITION}"
-            try:
-                found = dict(connection.execute(query).fetchall()) if exists else {}
-            except sqlite3.OperationalError as error:
-                return [f"{pipeline.name}: the ledger has batches, but its table cannot be read ({error})"]
-        return [
-            f"{pipeline.name}/{scopes.get(i, i)}: {found.get(i, 0):,} rows, the ledger committed {ledger_rows.get(i, 0):,}"
-            for i in sorted({*found, *ledger_rows})
-            if found.get(i, 0) != ledger_rows.get(i, 0)
-        ]
+            return verify_table(connection, pipeline.name) if connection else []
+
+    def differing(self, pipeline: Pipeline, scopes: Sequence[str]) -> set[str]:
+        """Of these scopes, those whose rows are not the ones that the ledger committed, by their number."""
+        with self._reading() as connection:
+            return differing_scopes(connection, pipeline, scopes) if connection else set()
 
     def newest(self, pipeline: Pipeline, column: str) -> str | None:
         """The largest value of a column, as it is stored."""
@@ -157,7 +143,7 @@ class SQLiteWarehouse:
             )
             if not connection or not row:
                 raise UnknownPipeline(f"{self.path}: there is no source {name!r}: build it first")
-            return versions_profile(connection, name, *row)
+            return profile(connection, name, *row)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
