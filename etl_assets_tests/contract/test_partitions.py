@@ -144,7 +144,7 @@ def test_static_partitions_are_as_listed_and_to_the_letter() -> None:
     assert shops.keys() == ("north", "South", "é'\"")
     assert shops.between("South", "é'\"") == ("South", "é'\"")
     assert [shops.contains(k) for k in ("north", "NORTH", "south", "é'\"")] == [True, False, False, True]
-    assert shops.describe() == "the partitions north, South, é'\""
+    assert shops.describe() == "static partitions north, South, é'\""
 
 
 def test_a_description_names_first_key_end_and_zone() -> None:

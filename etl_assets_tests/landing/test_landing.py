@@ -350,14 +350,17 @@ def test_a_file_that_vanishes_before_its_digest_is_asked_is_still_arriving(tmp_p
         landing.sha256(arrival)
 
 
-def test_a_link_to_nothing_is_still_arriving(tmp_path: Path) -> None:
+def test_a_link_to_nothing_and_a_pipe_are_no_deliveries_and_keep_nobody_waiting(tmp_path: Path) -> None:
     lay(tmp_path, "orders/2024-01-01/1.csv")
     (tmp_path / "orders/2024-01-01/2.csv").symlink_to("3.csv")
+    os.mkfifo(tmp_path / "orders/2024-01-01/4.csv")
     landing = Landing(str(tmp_path), orders())
-    arrival = landing.arrivals(DAY)[-1]
-    assert arrival.name == "2.csv"
-    with pytest.raises(StillArriving, match="vanished"):
-        landing.fetch(arrival, tmp_path / "copy")
+    first, *others = landing.arrivals(DAY)
+    assert (first.name, first.arriving) == ("1.csv", None)
+    assert [a.name for a in others] == ["2.csv", "4.csv"]
+    for arrival in others:
+        with pytest.raises(StillArriving, match="it is not a regular file"):
+            landing.fetch(arrival, tmp_path / "copy")
 
 
 def test_a_file_name_that_is_not_utf8_is_shown_and_never_read(tmp_path: Path, world: World) -> None:

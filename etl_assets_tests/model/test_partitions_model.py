@@ -56,6 +56,7 @@ class PartitionsMachine(RuleBasedStateMachine):
         self.delivered: dict[str, dict[int, tuple[int, Rows | None]]] = {scope: {} for scope in DAYS}
         # What each partition stands for, and everything that was ever committed.
         self.current: dict[str, tuple[Place, int, Rows]] = {}
+        self.restated: set[str] = set()  # scopes whose rows are those of a restatement
         self.committed: set[tuple[str, Place, int]] = set()
         self.batches: list[tuple[str, Place, int]] = []
         self.ledger: list[Any] = []
@@ -135,11 +136,17 @@ class PartitionsMachine(RuleBasedStateMachine):
         if current and not restated and (place < current[0] or self.version < current[1]):
             assert kind == "Superseded"
             return
+        withdrawn = (
+            any((scope, place) == committed[:2] for committed in self.committed) and place != (current or [0])[0]
+        )
+        if scope in self.restated and not restated and withdrawn:
+            assert kind == "Superseded"
+            return
         assert outcome.status == "committed", outcome.message
         self.current[scope] = (place, self.version, rows)
+        self.restated = self.restated | {scope} if restated else self.restated - {scope}
         self.batches.append(identity)
-        if not restated:
-            self.committed.add(identity)
+        self.committed.add(identity)
 
     @rule(order=orders_of_scopes)
     def load(self, order: list[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etl_assets.contract import PartitionedTable
+from etl_assets.contract import Table
 from etl_assets.errors import ContractError, EtlError, UnknownPipeline
 from etl_assets.registry import find_pipeline, load_pipelines
 
@@ -42,7 +42,7 @@ def test_the_projects_own_pipelines_are_always_there(monkeypatch: pytest.MonkeyP
     found = load_pipelines()
     assert list(found) == sorted(found)
     assert {"flights", "weather"} <= set(found)
-    assert all(isinstance(p, PartitionedTable) and p.name == n for n, p in found.items())
+    assert all(isinstance(p, Table) and p.name == n for n, p in found.items())
     assert find_pipeline("weather") is found["weather"]
 
 

@@ -242,7 +242,7 @@ def _check_identity(connection: sqlite3.Connection, pipeline: Pipeline, known: d
     if {**known, "moved_keys": None} != {**wanted, "moved_keys": None}:
         raise ContractError(
             f"{pipeline.name}: the rows in table {pipeline.table!r} are told apart by {_said(known)}, and the contract now "
-            f"says {_said(wanted)}. A key cannot change under rows that are there: load under a new pipeline name"
+            f"says {_said(wanted)}. A key cannot be changed under rows that are there: load under a new pipeline name"
         )
     aside = quoted(f"_aside_{pipeline.table}")
     if (
