@@ -35,7 +35,7 @@ def _snapshot_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @_snapshot_options
 def build(source: str, snapshot: Path, db: Path, key: str, watermark: str) -> None:
-    """Make the table of a source that snapshot, atomically."""
+    """Make a source's table out of a snapshot alone, atomically."""
     _apply(db, source, snapshot, key, watermark, rebuild=True)
 
 
