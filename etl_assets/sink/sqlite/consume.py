@@ -10,9 +10,9 @@ from etl_assets.errors import EmptyDelivery, LedgerMismatch, Superseded, Unexpec
 from etl_assets.model import Changes, Counts, Manifest, Restatement
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.connection import quoted
-from etl_assets.sink.sqlite.merge import Merge, clear_versions, merge_versions, withdraw_absent
-from etl_assets.sink.sqlite.replace import Replacement
 from etl_assets.sink.sqlite.tables import prepare_table
+from etl_assets.sink.sqlite.target import Replacement
+from etl_assets.sink.sqlite.versions import Merge, clear_versions, merge_versions, withdraw_absent
 
 
 def consume_events(

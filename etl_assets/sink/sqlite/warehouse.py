@@ -21,7 +21,7 @@ from etl_assets.model import (
     Refusal,
     Restatement,
 )
-from etl_assets.sink.sqlite import ledger, schema, staging_file
+from etl_assets.sink.sqlite import ledger, schema, stage_file
 from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, Held, quoted, reading, writing
 from etl_assets.sink.sqlite.publish import check_writer, publish
 from etl_assets.sink.sqlite.verifying import differing_scopes, profile, verify_table
@@ -65,7 +65,7 @@ class SQLiteWarehouse:
         complete = isinstance(pipeline, WatermarkTable) and pipeline.complete != "no"
         index = pipeline.key if complete or self._has_rows(pipeline.name, extract.manifest.scope) else ()
         stage = work / "stage.sqlite"
-        staging_file.build(candidate_path(extract), extract.manifest, stage, index)
+        stage_file.build(candidate_path(extract), extract.manifest, stage, index)
         return stage
 
     def publish(

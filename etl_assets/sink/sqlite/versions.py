@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from etl_assets.errors import VersionConflict
 from etl_assets.model import Counts
 from etl_assets.sink.sqlite.connection import quoted
-from etl_assets.sink.sqlite.staging_file import TABLE as CANDIDATE
+from etl_assets.sink.sqlite.stage_file import TABLE as CANDIDATE
 from etl_assets.staging.folding import DELETED, POSITION, VERSION
 
 
