@@ -18,6 +18,8 @@ RUN_BYTES = 32 << 20
 BATCH_ROWS = 1 << 16
 #: Bytes of a run that the merge holds; a row that is larger comes alone.
 BATCH_BYTES = 1 << 20
+#: Columns of what a merge holds: the run of a row, and at the last row of a run's part the part's number.
+RUN, ENDS = "__run", "__ends"
 
 
 class SortedRuns:
@@ -47,7 +49,7 @@ class SortedRuns:
             return
         if self._pending:
             self._spill()
-        yield from self._merge()
+        yield from _coalesced(self._merge())
 
     def _take_pending(self) -> pa.Table:
         table = pa.concat_tables(self._pending)
@@ -67,34 +69,67 @@ class SortedRuns:
         pa.default_memory_pool().release_unused()
 
     def _merge(self) -> Iterator[pa.Table]:
-        """Hold a batch of each run; emit up to the first row that ends a batch, then refill the run it ended."""
+        """Hold some rows of each run, sorted together; what stands up to the first row that ends a run's part is final.
+
+        Each step fills up every run of which less than half a part is left, not only the one that ended: runs of rows in
+        random order advance at the same pace, so a step hands on about half of what is held, and the cost of sorting
+        does not grow with the number of runs.
+        """
         # Read, not mapped: mapped pages would count, and stay, as this process's memory.
         readers = [pa.ipc.open_file(pa.OSFile(str(path))) for path in self._spilled]
         position = [0] * len(readers)
 
-        def refill(run: int) -> pa.Table | None:
-            reader = readers[run]
-            if position[run] >= reader.num_record_batches:
-                return None
-            batch = reader.get_batch(position[run])
-            position[run] += 1
-            more = position[run] < reader.num_record_batches
-            marks = np.full(batch.num_rows, -1, np.int32)
-            marks[-1] = run if more else -1
-            return pa.Table.from_batches([batch]).append_column("__ends", pa.array(marks))
+        def more(run: int) -> bool:
+            return position[run] < readers[run].num_record_batches
 
-        held = self._sorted(pa.concat_tables([t for run in range(len(readers)) if (t := refill(run)) is not None]))
-        while held.num_rows:
-            ends = pc.indices_nonzero(pc.greater_equal(held["__ends"], 0))
-            if not len(ends):
-                yield from _slices(held.drop_columns("__ends"))
+        def mark(run: int) -> int:
+            # Numbered by the part, so that the mark of a part that a later one has outdated is told.
+            return position[run] * len(readers) + run
+
+        def fill(run: int) -> pa.Table:
+            batch = readers[run].get_batch(position[run])
+            position[run] += 1
+            ends = np.full(batch.num_rows, -1, np.int64)
+            ends[-1] = mark(run)
+            table = pa.Table.from_batches([batch])
+            return table.append_column(RUN, pa.array(np.full(batch.num_rows, run, np.int32))).append_column(
+                ENDS, pa.array(ends)
+            )
+
+        held: pa.Table | None = None
+        part = [0] * len(readers)
+        while True:
+            left = dict.fromkeys(range(len(readers)), 0)
+            if held is not None:
+                left |= {c["values"]: c["counts"] for c in pc.value_counts(held[RUN].combine_chunks()).to_pylist()}
+            fresh = []
+            for run in range(len(readers)):
+                if more(run) and left[run] * 2 <= part[run]:
+                    fresh.append(fill(run))
+                    part[run] = fresh[-1].num_rows
+            if fresh:
+                held = self._sorted(pa.concat_tables([held, *fresh] if held is not None else fresh))
+            if held is None or not held.num_rows:
                 return
-            cut = ends[0].as_py() + 1
-            run = held["__ends"][cut - 1].as_py()
-            yield from _slices(held.slice(0, cut).drop_columns("__ends"))
-            fresh = refill(run)
-            rest = held.slice(cut)
-            held = self._sorted(pa.concat_tables([rest, fresh]) if fresh is not None else rest)
+            open_ends = pa.array([mark(run) for run in range(len(readers)) if more(run)], pa.int64())
+            first = pc.index(pc.is_in(held[ENDS], open_ends), True).as_py() if len(open_ends) else -1
+            cut = first + 1 if first >= 0 else held.num_rows
+            yield from _slices(held.slice(0, cut).drop_columns([RUN, ENDS]))
+            held = held.slice(cut).combine_chunks()
+
+
+def _coalesced(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Small tables put together: each becomes a row group of the Parquet file, which is described in memory."""
+    waiting: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        waiting.append(table)
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if rows >= BATCH_ROWS or size >= RUN_BYTES // 4:
+            yield from _slices(pa.concat_tables(waiting))
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield from _slices(pa.concat_tables(waiting))
 
 
 def _slices(table: pa.Table) -> Iterator[pa.Table]:

@@ -61,10 +61,12 @@ def _build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[st
 
 
 def _batches(candidate: Path, manifest: Manifest, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(candidate) as file:
-        for batch in file.iter_batches(BATCH_ROWS):
-            columns = zip(manifest.columns, batch.columns, strict=True)
-            yield pa.record_batch([_stored(column, values) for column, values in columns], schema=schema)
+    # A row group at a time: reading on through all of them lets Arrow hold many at once.
+    with pq.ParquetFile(candidate, pre_buffer=False) as file:
+        for group in range(file.num_row_groups):
+            for batch in file.read_row_group(group).to_batches(BATCH_ROWS):
+                columns = zip(manifest.columns, batch.columns, strict=True)
+                yield pa.record_batch([_stored(column, values) for column, values in columns], schema=schema)
 
 
 def _storage_type(kind: str) -> pa.DataType:
