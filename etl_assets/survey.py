@@ -27,7 +27,10 @@ WAITING: tuple[State, ...] = ("arrived", "staged", "refused")
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One delivery and its state; ``newest`` marks the one that a run of the scope would take."""
+    """One delivery and its state; ``newest`` marks the one that a run of the scope would take.
+
+    ``waits`` says that it is read and valid, and that the events before its own are missing: a run could only say so.
+    """
 
     pipeline: str
     scope: str
@@ -38,6 +41,7 @@ class Status:
     newest: bool = False
     attempts: int = 0
     arrival: Arrival | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,11 @@ class _Surveyor:
         for known in sink.deliveries(pipeline.name):
             self.recorded[known.delivery.scope, known.delivery.name].append(known)
         self.batches: dict[tuple[str, str, int], Batch] = {}
+        self.restated: Batch | None = None
         for batch in sink.ledger(pipeline.name):
             self.batches[batch.scope, batch.delivery, batch.revision] = batch
+            if batch.operation == "restate":
+                self.restated = batch
 
     def survey(self) -> Survey:
         arrivals: dict[str, list[Arrival]] = defaultdict(list)
@@ -114,10 +121,9 @@ class _Surveyor:
         revision, known = self._revision(arrival, recorded)
         is_newest = arrival is newest or not self.pipeline.newest_counts
 
-        def status(state: State, reason: str, attempts: int = 0) -> Status:
-            return Status(
-                self.pipeline.name, arrival.scope, arrival.name, revision, state, reason, is_newest, attempts, arrival
-            )
+        def status(state: State, reason: str, attempts: int = 0, waits: bool = False) -> Status:
+            place = (self.pipeline.name, arrival.scope, arrival.name, revision)
+            return Status(*place, state, reason, is_newest, attempts, arrival, waits)
 
         if not arrival.known:
             return status(
@@ -139,20 +145,22 @@ class _Surveyor:
                 return status("refused", refusal.reason, refusal.attempts)
             extract = self.staged.find(known.delivery, self.pipeline.code, self.pipeline.transform_version)
             if extract:
-                return status(*self._staged(extract.manifest))
+                state, reason, waits = self._staged(extract.manifest)
+                return status(state, reason, waits=waits)
         return status("arrived", "not read yet")
 
-    def _staged(self, manifest: Manifest) -> tuple[State, str]:
+    def _staged(self, manifest: Manifest) -> tuple[State, str, bool]:
         """A frozen delivery that is not published: of a change log, whether its turn is over or has not come."""
-        if not isinstance(self.pipeline, ChangeLogTable) or manifest.upper is None or manifest.lower is None:
-            return "staged", "frozen and valid, not published yet"
-        before = self.pipeline.events.first_position - 1
-        position = max((b.upper for b in self.batches.values() if b.upper is not None), default=before)
-        if manifest.upper <= position:
-            return "superseded", f"its positions, up to {manifest.upper}, are committed by other deliveries"
-        if manifest.lower > position:
-            return "staged", f"waits for its turn: positions {position + 1} to {manifest.lower} are missing"
-        return "staged", "frozen and valid, not published yet"
+        frozen: State = "staged"
+        if isinstance(self.pipeline, ChangeLogTable) and manifest.upper is not None and manifest.lower is not None:
+            position = self.pipeline.events.first_position - 1 if self.position is None else self.position
+            if manifest.upper <= position:
+                reason = f"its positions, up to {manifest.upper}, are committed by other deliveries"
+                return "superseded", reason, False
+            if manifest.lower > position:
+                reason = f"waits for its turn: positions {position + 1} to {manifest.lower} are missing"
+                return frozen, reason, True
+        return frozen, "frozen and valid, not published yet", False
 
     def _revision(self, arrival: Arrival, recorded: list[RecordedDelivery]) -> tuple[int, RecordedDelivery | None]:
         """The revision that these bytes are, or would be; read only where the stamp has changed."""
@@ -168,9 +176,12 @@ class _Surveyor:
         current = self.current.get(scope)
         batch = self.batches.get((scope, name, revision))
         if not self.pipeline.newest_counts:
-            return (
-                ("committed", f"as {batch.batch} at {batch.committed_at}") if batch else self._overtaken(scope, place)
-            )
+            if batch is None:
+                return self._overtaken(scope, place)
+            begun = self.restated
+            if begun and batch.id < begun.id:
+                return "superseded", f"by {begun.batch}, which the table was made of anew ({begun.reason})"
+            return "committed", f"as {batch.batch} at {batch.committed_at}"
         if batch is None:
             if current and current.place > place:
                 return "superseded", f"{current.batch} is committed, and its delivery is newer"
@@ -186,7 +197,7 @@ class _Surveyor:
         """A complete snapshot that was not committed before a later one was."""
         if not isinstance(self.pipeline, WatermarkTable) or self.pipeline.complete == "no":
             return None
-        begun = max((b.id for b in self.batches.values() if b.operation == "restate"), default=0)
+        begun = self.restated.id if self.restated else 0
         later = [b for b in self.batches.values() if b.id >= begun and (b.scope, *b.place) > (scope, *place)]
         return ("superseded", f"{later[-1].batch} is committed, a later snapshot") if later else None
 

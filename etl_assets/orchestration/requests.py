@@ -83,11 +83,6 @@ def label(pipeline: Pipeline, status: Status) -> str:
     return f"{status.scope}/{status.name}#{status.revision}@{pipeline.transform_version}"
 
 
-def waits_for_turn(status: Status) -> bool:
-    """Whether a delivery of a log has been read, and events before its own are missing: a run could only say so again."""
-    return status.state == "staged" and status.reason.startswith("waits for its turn")
-
-
 def _sort(pipeline: Pipeline, waiting: Iterable[Status], flying: set[str], failed: Counter[str]) -> _Sorted:
     by_need = _Sorted([], [], [], [])
     after = ""
@@ -97,7 +92,7 @@ def _sort(pipeline: Pipeline, waiting: Iterable[Status], flying: set[str], faile
             by_need.in_flight.append(status)
         elif failed[label(pipeline, status)] >= pipeline.attempts:
             by_need.exhausted.append(status)
-        elif waits_for_turn(status):
+        elif status.waits:
             by_need.held.append((status, status.reason.removeprefix("waits for ")))
         elif still:
             by_need.held.append((status, still))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from etl_assets_tests.cli.shell import PIPELINES, Shell
+from etl_assets_tests.cli.shell import COMMAND, PIPELINES, Shell
 
 DAY, NEXT = "2024-01-01", "2024-01-02"
 
@@ -328,3 +331,45 @@ def test_the_version_and_the_help_are_printed(shell: Shell) -> None:
         assert answer.code == 0
         assert answer.out.startswith("Usage: ")
     assert json.loads(shell("ledger", "--json").out) == {"batches": []}
+
+
+def test_wrong_usage_is_a_document_too_where_one_is_asked_for(shell: Shell) -> None:
+    found = shell("run", "orders", "--json")
+    assert (found.code, found.document) == (
+        2,
+        {"error": "say which partitions: --partition KEY, or --from KEY --to KEY, or --pending"},
+    )
+    assert (shell("run", "orders").code, shell("run", "orders").out) == (2, "")
+
+
+def test_what_lies_under_no_partition_is_passed_over_with_a_word(shell: Shell) -> None:
+    path = shell.deliver("2031-01-01", "id,day,item,amount\n1,2031-01-01,pear,1\n")
+    found = shell("run", "orders", "--pending")
+    assert (found.code, found.out) == (0, "orders: nothing is pending\n")
+    assert found.err.startswith(f"passed over: {path}: '2031-01-01' is not among the daily partitions")
+
+
+def test_the_ledger_of_a_partition_that_is_none_is_wrong_usage(shell: Shell) -> None:
+    found = shell("ledger", "orders", "--partition", "banana")
+    assert found.code == 2
+    assert "orders has no partition 'banana'" in found.err
+
+
+def test_an_interrupted_run_says_so_keeps_what_is_committed_and_has_a_code_of_its_own(shell: Shell) -> None:
+    shell.deliver("2024-01-01", "id,day,item,amount\n1,2024-01-01,pear,1\n")
+    assert shell("run", "orders", "--pending").code == 0
+    shell.deliver("2024-01-02", "id,day,item,amount\n" + "".join(f"{n},2024-01-02,fig,1\n" for n in range(200_000)))
+    with subprocess.Popen(
+        [COMMAND, "run", "orders", "--pending"], env=shell.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        incoming = shell.root / "staged" / ".incoming"
+        while not any(incoming.glob("*/input")) and running.poll() is None:
+            time.sleep(0.005)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    assert (running.returncode, said.decode().lstrip()) == (
+        130,
+        "interrupted: what is committed stays, and the next run goes on from there\n",
+    )
+    assert [b["scope"] for b in shell("ledger", "orders", "--json").document["batches"]] == ["2024-01-01"]
+    assert shell("run", "orders", "--pending").code == 0

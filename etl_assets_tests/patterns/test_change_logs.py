@@ -17,6 +17,7 @@ from etl_assets.errors import (
     BadPositions,
     BrokenDelivery,
     ContractError,
+    LedgerMismatch,
     RewrittenDelivery,
     ShrunkDelivery,
     Undecodable,
@@ -34,7 +35,9 @@ from etl_assets_tests.patterns.logs import (
     lines,
     position,
     prices,
+    readings,
     refused,
+    snapshot,
     upsert,
     versions,
 )
@@ -549,3 +552,26 @@ def test_what_was_changed_around_the_ledger_is_found(log: World, statement: str,
     around(log, statement)
     (difference,) = log.warehouse.verify(log.pipeline)
     assert words in difference
+
+
+def test_a_log_whose_rows_were_dropped_goes_no_further(log: World) -> None:
+    log.deliver(A, lines(upsert(1, 1, 1)), "1.jsonl")
+    done(log.load(A))
+    around(log, "DROP VIEW prices", "DROP TABLE _versions_prices")
+    log.deliver(B, lines(upsert(2, 1, 2)), "1.jsonl")
+    (outcome,) = log.load(B)
+    assert isinstance(outcome.error, LedgerMismatch)
+    assert position(log) == 1
+
+
+def test_a_table_of_snapshots_does_not_become_one_of_events(tmp_path: Path) -> None:
+    """A watermark is no position: positions of years would be taken for committed."""
+    world = World(tmp_path, readings(name="prices", landing="prices/{partition}/*"))
+    world.deliver(A, snapshot("a,01,1"))
+    done(world.load(A))
+    columns = [text("id"), text("item"), decimal("price", precision=20, scale=4)]
+    world.deliver(B, lines(json.dumps({"pos": 1, "op": "upsert", "version": 1, "row": row("a")})), "1.jsonl")
+    with pytest.raises(
+        ContractError, match=r"told apart by the key \(id\), by merge.* says the key \(id\), by consume"
+    ):
+        world.load(B, pipeline=prices(columns=columns, events=native(first_position=1)), delivery="1.jsonl")

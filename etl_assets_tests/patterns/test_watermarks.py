@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from etl_assets.contract import Static, date, decimal, integer, lookback, quarantine, text, timestamp, window
-from etl_assets.errors import ContractError, EmptyDelivery, InvalidRows, RaggedRow, Superseded, VersionConflict
+from etl_assets.errors import (
+    ContractError,
+    EmptyDelivery,
+    InvalidRows,
+    LedgerMismatch,
+    RaggedRow,
+    Superseded,
+    VersionConflict,
+)
 from etl_assets_tests.patterns.logs import YEAR, A, B, C, D, done, kept, position, readings, refused, snapshot, versions
 from etl_assets_tests.sink.test_tables import around
 from etl_assets_tests.world import World
@@ -388,3 +396,45 @@ def test_what_was_changed_around_the_ledger_is_found(tmp_path: Path, statement: 
     assert world.warehouse.verify(world.pipeline) == []
     around(world, statement)
     assert [words in difference for difference in world.warehouse.verify(world.pipeline)] == [True]
+
+
+# --------------------------------------------------------------------------- around the ledger, and by other names
+
+
+def test_versions_that_were_dropped_are_noticed_and_restating_makes_rows_and_view_again(tmp_path: Path) -> None:
+    world = world_of(tmp_path, complete="whole")
+    load(world, snapshot("a,01,1"))
+    around(world, "DROP VIEW readings", "DROP TABLE _versions_readings")
+    world.deliver(B, snapshot("a,02,2"))
+    (outcome,) = world.load(B)
+    assert isinstance(outcome.error, LedgerMismatch)
+    assert "the ledger has 1 batches: they were dropped around the ledger" in str(outcome.error)
+    (restated,) = world.load(B, restate="the table was dropped by mistake")
+    assert restated.status == "committed"
+    assert live(world) == [("a", 2, 2)]
+
+
+def test_after_restating_an_earlier_snapshot_the_ones_between_are_in_order_again(tmp_path: Path) -> None:
+    world = world_of(tmp_path, complete="whole")
+    world.deliver(A, snapshot("a,01,1"))
+    world.load(A)
+    world.deliver(C, snapshot("a,03,3"))
+    world.load(C)
+    world.load(A, restate="the one of the third day was of another plant")
+    states = {s.scope: s.state for s in world.survey().statuses}
+    assert states == {A: "committed", C: "superseded"}
+    world.deliver(B, snapshot("a,02,2"))
+    assert {s.scope: s.state for s in world.survey().statuses}[B] == "arrived"
+    (outcome,) = world.load(B)
+    assert outcome.status == "committed", outcome.message
+    assert live(world) == [("a", 2, 2)]
+
+
+@pytest.mark.parametrize("name", ["same", "goes", "newer", "was_gone", "candidate", "rowid", "theirs"])
+@pytest.mark.parametrize("complete", ["no", "whole"])
+def test_columns_may_have_the_names_of_our_own_helpers(tmp_path: Path, complete: Any, name: str) -> None:
+    columns = [text("id"), timestamp("updated", resolution="s"), integer(name)]
+    world = world_of(tmp_path, columns=columns, complete=complete)
+    header = f"id,updated,{name}"
+    load(world, snapshot("a,01,1", "b,01,1", header=header), snapshot("a,02,2", "b,01,1", header=header))
+    assert world.sql(f'SELECT id, "{name}" FROM readings ORDER BY id') == [("a", 2), ("b", 1)]

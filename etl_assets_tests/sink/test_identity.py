@@ -7,20 +7,22 @@ import sqlite3
 import pytest
 
 from etl_assets.contract import repair
-from etl_assets.errors import BatchIdentityConflict, ContractError, LedgerMismatch, StaleWriter, Superseded
+from etl_assets.errors import (
+    BadHeader,
+    BatchIdentityConflict,
+    ContractError,
+    LedgerMismatch,
+    StaleWriter,
+    Superseded,
+    WarehouseError,
+)
+from etl_assets.sink import open_sink
 from etl_assets.sink.sqlite import connection
+from etl_assets_tests.sink.test_tables import around
 from etl_assets_tests.world import DAYS, World, orders
 
 DAY, NEXT = DAYS[:2]
 HEADER = "id,day,item,amount\n"
-
-
-def edit(world: World, statement: str) -> None:
-    """Write around the ledger, as somebody with a SQLite shell does."""
-    around = sqlite3.connect(world.settings.warehouse)
-    with around:
-        around.execute(statement)
-    around.close()
 
 
 def test_two_processes_of_one_run_that_read_different_bytes_leave_the_truth_about_both(world: World) -> None:
@@ -86,7 +88,7 @@ def test_newer_logic_does_not_bring_back_what_was_restated_away(world: World) ->
 def test_a_run_that_has_nothing_to_do_notices_that_the_rows_are_gone(world: World, statement: str) -> None:
     world.deliver(DAY, HEADER + f"1,{DAY},pear,1\n")
     world.load(DAY)
-    edit(world, statement)
+    around(world, statement)
     assert world.warehouse.verify(world.pipeline) != []
     (outcome,) = world.load(DAY)
     assert isinstance(outcome.error, LedgerMismatch)
@@ -141,3 +143,42 @@ def test_a_filesystem_without_a_write_ahead_log_is_named_at_once(
     with pytest.raises(connection.WarehouseError, match="cannot use a write-ahead log"):
         connection._enter_wal(memory, timeout=60)
     memory.close()
+
+
+def test_a_delivery_that_was_only_restated_is_not_published_again_when_its_file_is_touched(world: World) -> None:
+    path = world.deliver(DAY, HEADER + f"1,{DAY},pear,1\n")
+    world.load(DAY, restate="the first time, but on purpose")
+    path.write_bytes(path.read_bytes())  # the same bytes, another stamp: the file is read again
+    (plain,) = world.load(DAY)
+    assert (plain.status, plain.batch) == ("already committed", f"orders/{DAY}/1.csv#1@1+1")
+    assert len(world.ledger()) == 1
+
+
+def test_columns_that_deliveries_add_one_after_the_other_end_at_what_a_table_can_hold(world: World) -> None:
+    world.pipeline = orders(new_columns="add")
+    for name, first in (("1.csv", 0), ("2.csv", 1_500)):
+        added = [f"c{n}" for n in range(first, first + 1_500)]
+        world.deliver(DAY, f"id,day,item,amount,{','.join(added)}\n1,{DAY},pear,1{',x' * 1_500}\n", name)
+        (outcome,) = world.load(DAY)
+    assert isinstance(outcome.error, BadHeader)
+    assert "the table would have more than 1998" in str(outcome.error)
+    assert [b.delivery for b in world.ledger()] == ["1.csv"]
+
+
+def test_a_warehouse_that_was_replaced_after_the_claim_is_named(world: World) -> None:
+    for day in DAYS[:2]:
+        world.deliver(day, HEADER + f"1,{day},pear,1\n".replace("1,", f"{day[-1]},", 1))
+    run = world.engine().load(DAYS[:2], "one")
+    assert next(run).status == "committed"
+    for path in world.root.glob("warehouse.sqlite*"):
+        path.unlink()
+    with pytest.raises(LedgerMismatch, match="the warehouse has no ledger any more"):
+        list(run)
+
+
+@pytest.mark.parametrize(
+    "url", [":memory:", "sqlite:warehouse.sqlite", "file:warehouse.sqlite", "postgresql://host/db"]
+)
+def test_what_is_no_path_of_a_warehouse_is_not_taken_for_one(url: str) -> None:
+    with pytest.raises(WarehouseError, match="given as a path or sqlite:///path"):
+        open_sink(url)

@@ -23,6 +23,10 @@ def consume_events(
     restate: Restatement | None,
 ) -> Replacement:
     """The next events of a log, and no others, are merged. Raises :class:`UnexpectedCursor`."""
+    # First of all the table: the progress of another load pattern is no position.
+    table, new = prepare_table(connection, pipeline, manifest.columns)
+    if new:
+        _check_never_filled(connection, pipeline)
     done = ledger.position(connection, pipeline.name)
     at = pipeline.events.first_position - 1 if done is None else done
     assert manifest.lower is not None
@@ -41,9 +45,6 @@ def consume_events(
             f"{manifest.batch} holds positions {manifest.lower + 1} to {manifest.upper}, and {missing}: "
             f"{'a gap' if gap else 'an overlap'}. Nothing was changed. {advice}"
         )
-    table, new = prepare_table(connection, pipeline, manifest.columns)
-    if new:
-        _check_never_filled(connection, pipeline)
     columns = tuple(c.name for c in manifest.columns)
     absent = tuple(c for c in table.columns if c not in columns)
     lenient = _lenient(pipeline, manifest)
