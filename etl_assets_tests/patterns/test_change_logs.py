@@ -41,6 +41,7 @@ from etl_assets_tests.patterns.logs import (
     upsert,
     versions,
 )
+from etl_assets_tests.sink.test_tables import around
 from etl_assets_tests.world import World
 
 
