@@ -14,7 +14,7 @@ from etl_assets.contract.policies import (
     quarantine,
     repair,
 )
-from etl_assets.contract.table import PartitionedTable, ReferenceTable, Table, transform
+from etl_assets.contract.table import DeliveredTable, PartitionedTable, ReferenceTable, Table, transform
 from etl_assets.contract.watermark import Lookback, WatermarkTable, Window, lookback, window
 
 #: What the other rooms load; which of them it is decides how it is published.
@@ -25,6 +25,7 @@ __all__ = [
     "Column",
     "Daily",
     "DateOf",
+    "DeliveredTable",
     "Events",
     "FileFormat",
     "Hourly",

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from etl_assets.contract.columns import Frozen
-from etl_assets.contract.table import Table
+from etl_assets.contract.table import DeliveredTable
 
 
 class Events(Frozen):
@@ -34,7 +34,7 @@ def debezium(position: str = "pos", version: str | None = "version", first_posit
     return Events(envelope="debezium", position=position, version=version, first_position=first_position)
 
 
-class ChangeLogTable(Table):
+class ChangeLogTable(DeliveredTable):
     """Deliveries that each hold the next events of a log; the table is what the events so far add up to.
 
     ``partitions`` are the days (or hours …) of arrival. Every delivery is consumed, in order of position: a gap or an

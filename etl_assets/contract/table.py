@@ -29,7 +29,7 @@ from etl_assets.contract.policies import (
 
 
 class Table(Frozen):
-    """What every load pattern promises about its input and its table.
+    """What every load pattern promises about its table.
 
     A contract that does not hold together raises :class:`~etl_assets.errors.ContractError` when it is made, naming
     the field.
@@ -37,19 +37,9 @@ class Table(Frozen):
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$", description="pipeline, asset and (by default) table")
     partitions: Partitions
-    landing: str = Field(description="path pattern below the landing root; holds {partition}, may hold * and ?")
     columns: tuple[Column, ...] = Field(min_length=1)
-    inputs: tuple[Column, ...] = Field((), description="columns that only the transform needs; not in the table")
     key: tuple[str, ...] = ()
     table: Identifier = ""
-    format: FileFormat = FileFormat()
-    transform: Transform | None = None
-
-    new_columns: NewColumns = "refuse"
-    invalid_rows: Quarantine | Literal["refuse"] = "refuse"
-    redelivery: Redelivery = "revision"
-    min_rows: int = Field(0, ge=0)
-    row_count_file: str | None = Field(None, description="suffix of a control file that holds the row count")
 
     attempts: int = Field(3, ge=1, description="how often a refused delivery is asked for again by itself")
     max_partitions_per_run: int = Field(30, ge=1)
@@ -66,6 +56,70 @@ class Table(Frozen):
     def __init__(self, **fields: Any) -> None:
         fields.setdefault("source_file", _declaring_file())
         super().__init__(**fields)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_table(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and "table" not in fields and "name" in fields:
+            return {**fields, "table": fields["name"]}
+        return fields
+
+    @model_validator(mode="after")
+    def _table_holds_together(self) -> Self:
+        self._check_names(self.columns)
+        self._check_named("key", self.key)
+        if len(set(self.key)) != len(self.key):
+            raise ValueError("key: a column stands twice")
+        return self
+
+    def _check_named(self, field: str, names: tuple[str, ...]) -> None:
+        known = {c.name for c in self.columns}
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{field}: {name!r} is not one of the columns")
+
+    @staticmethod
+    def _check_names(columns: tuple[Column, ...]) -> None:
+        """Column names, input names and aliases are distinct; the database folds case, so this does too.
+
+        A column's own name in other case is an alias like any: headers are compared to the letter.
+        """
+        if len(columns) > MAX_COLUMNS:
+            raise ValueError(f"columns: {len(columns)} are more than the {MAX_COLUMNS} that a table can hold")
+        seen: dict[str, tuple[str, int]] = {}
+        for number, column in enumerate(columns):
+            for name in (column.name, *column.aliases):
+                known, owner = seen.setdefault(name.casefold(), (name, number))
+                if owner != number:
+                    raise ValueError(f"columns: {name!r} and {known!r} are the same name")
+            repeated = {n for n in column.aliases if column.aliases.count(n) > 1 or n == column.name}
+            if repeated:
+                raise ValueError(f"columns: {column.name!r} has the alias {min(repeated)!r} twice, or as its own name")
+
+    # ------------------------------------------------------------------ what the other rooms ask
+
+    @property
+    def required_columns(self) -> frozenset[str]:
+        """Columns whose value no row may lack: the declared ones and the key."""
+        return frozenset({c.name for c in self.columns if c.required} | set(self.key))
+
+    def column(self, name: str) -> Column | None:
+        return next((c for c in self.columns if c.name == name), None)
+
+
+class DeliveredTable(Table):
+    """What every pattern promises whose rows arrive as files: where they land, how they are read, what is refused."""
+
+    landing: str = Field(description="path pattern below the landing root; holds {partition}, may hold * and ?")
+    inputs: tuple[Column, ...] = Field((), description="columns that only the transform needs; not in the table")
+    format: FileFormat = FileFormat()
+    transform: Transform | None = None
+
+    new_columns: NewColumns = "refuse"
+    invalid_rows: Quarantine | Literal["refuse"] = "refuse"
+    redelivery: Redelivery = "revision"
+    min_rows: int = Field(0, ge=0)
+    row_count_file: str | None = Field(None, description="suffix of a control file that holds the row count")
 
     @field_validator("transform", mode="before")
     @classmethod
@@ -91,48 +145,15 @@ class Table(Frozen):
             raise ValueError(f"{suffix!r} must be a suffix such as '.count'")
         return suffix
 
-    @model_validator(mode="before")
-    @classmethod
-    def _default_table(cls, fields: Any) -> Any:
-        if isinstance(fields, dict) and "table" not in fields and "name" in fields:
-            return {**fields, "table": fields["name"]}
-        return fields
-
     @model_validator(mode="after")
-    def _holds_together(self) -> Self:
-        self._check_names()
-        self._check_named("key", self.key)
-        if len(set(self.key)) != len(self.key):
-            raise ValueError("key: a column stands twice")
+    def _delivery_holds_together(self) -> Self:
+        self._check_names((*self.columns, *self.inputs))
         if self.row_count_file and self.landing.endswith(self.row_count_file):
             raise ValueError(f"row_count_file: {self.row_count_file!r} ends the names of the deliveries themselves")
         only = isinstance(self.partitions, StaticPartitions) and len(self.partitions.names) == 1
         if "{partition}" not in self.landing and not only:
             raise ValueError(f"landing: {self.landing!r} does not say where {{partition}} stands")
         return self
-
-    def _check_named(self, field: str, names: tuple[str, ...]) -> None:
-        known = {c.name for c in self.columns}
-        for name in names:
-            if name not in known:
-                raise ValueError(f"{field}: {name!r} is not one of the columns")
-
-    def _check_names(self) -> None:
-        """Column names, input names and aliases are distinct; the database folds case, so this does too.
-
-        A column's own name in other case is an alias like any: headers are compared to the letter.
-        """
-        if len(self.columns) > MAX_COLUMNS:
-            raise ValueError(f"columns: {len(self.columns)} are more than the {MAX_COLUMNS} that a table can hold")
-        seen: dict[str, tuple[str, int]] = {}
-        for number, column in enumerate((*self.columns, *self.inputs)):
-            for name in (column.name, *column.aliases):
-                known, owner = seen.setdefault(name.casefold(), (name, number))
-                if owner != number:
-                    raise ValueError(f"columns: {name!r} and {known!r} are the same name")
-            repeated = {n for n in column.aliases if column.aliases.count(n) > 1 or n == column.name}
-            if repeated:
-                raise ValueError(f"columns: {column.name!r} has the alias {min(repeated)!r} twice, or as its own name")
 
     # ------------------------------------------------------------------ what the other rooms ask
 
@@ -143,14 +164,6 @@ class Table(Frozen):
     @property
     def invalid_share(self) -> float:
         return self.invalid_rows.up_to if isinstance(self.invalid_rows, Quarantine) else 0.0
-
-    @property
-    def required_columns(self) -> frozenset[str]:
-        """Columns whose value no row may lack: the declared ones and the key."""
-        return frozenset({c.name for c in self.columns if c.required} | set(self.key))
-
-    def column(self, name: str) -> Column | None:
-        return next((c for c in self.columns if c.name == name), None)
 
     @functools.cached_property
     def code(self) -> str:
@@ -167,7 +180,7 @@ class Table(Frozen):
         return digest.hexdigest()
 
 
-class PartitionedTable(Table):
+class PartitionedTable(DeliveredTable):
     """Deliveries that each hold the complete rows of one partition; the newest delivery of a partition wins.
 
     Without a key a partition is a bag of rows, repeats and all.

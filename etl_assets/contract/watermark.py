@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from etl_assets.contract.columns import Frozen
 from etl_assets.contract.partitions import TimePartitions
-from etl_assets.contract.table import Table
+from etl_assets.contract.table import DeliveredTable
 
 
 class Lookback(Frozen):
@@ -34,7 +34,7 @@ def window(column: str) -> Window:
     return Window(column=column)
 
 
-class WatermarkTable(Table):
+class WatermarkTable(DeliveredTable):
     """Deliveries that are snapshots with a column that says when a row last changed.
 
     A row is taken when it is newer than the version in the table. From snapshots that are not complete, only rows

@@ -8,7 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from etl_assets.contract import Column, DateOf, PartitionedTable, StaticPartitions, Table, TimePartitions, ValueOf
+from etl_assets.contract import (
+    Column,
+    DateOf,
+    DeliveredTable,
+    PartitionedTable,
+    StaticPartitions,
+    Table,
+    TimePartitions,
+    ValueOf,
+)
 from etl_assets.errors import ShrunkDelivery
 from etl_assets.model import Fetched
 from etl_assets.staging.rejects import Rejected
@@ -49,7 +58,7 @@ def _check_bounds(column: Column, values: pa.ChunkedArray, mark: Any) -> None:
         mark(pc.greater(values, bound), lambda row: f"{column.name} is {values[row].as_py()}, more than {high}")
 
 
-def check_counts(contract: Table, fetched: Fetched, shown: str, source_rows: int) -> None:
+def check_counts(contract: DeliveredTable, fetched: Fetched, shown: str, source_rows: int) -> None:
     """Raise :class:`ShrunkDelivery` for fewer records than the control file declares or the contract expects."""
     declared = fetched.declared_rows
     if declared is not None:
