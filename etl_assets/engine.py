@@ -31,11 +31,12 @@ from etl_assets.errors import (
     Superseded,
     UnexpectedCursor,
     UnknownScope,
+    UpstreamMoved,
 )
-from etl_assets.landing import Landing
 from etl_assets.model import Arrival, Claim, Counts, Delivery, Extract, Fetched, Receipt, Restatement, batch_id
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
+from etl_assets.sources import open_source
 from etl_assets.staging import StagedFolder, stage
 from etl_assets.staging.extract import INPUT
 
@@ -104,8 +105,8 @@ class Engine:
 
     def __init__(self, settings: Settings, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self.landing = Landing(settings.landing, pipeline)
         self.sink: Sink = open_sink(settings.warehouse)
+        self.source = open_source(settings, pipeline, self.sink)
         self.staged = StagedFolder(settings.staged)
 
     def check_scopes(self, scopes: Iterable[str]) -> None:
@@ -176,7 +177,7 @@ class Engine:
         return {} if named else self._committed(scopes, arrivals)
 
     def _arrivals(self, scopes: Sequence[str]) -> dict[str, list[Arrival]]:
-        listed = self.landing.arrivals(scopes[0] if len(scopes) == 1 else None)
+        listed = self.source.arrivals(scopes[0] if len(scopes) == 1 else None)
         wanted: dict[str, list[Arrival]] = {scope: [] for scope in scopes}
         for arrival in listed:
             if arrival.scope in wanted:
@@ -295,7 +296,7 @@ class Engine:
 
     def _missing(self, scope: str) -> MissingDelivery:
         return MissingDelivery(
-            f"{self.pipeline.name}/{scope}: no delivery: searched {self.landing.pattern(scope)}, 0 files matched. "
+            f"{self.pipeline.name}/{scope}: no delivery: {self.source.absence(scope)}. "
             "The partition is missing, which is not empty: nothing was changed"
         )
 
@@ -310,7 +311,7 @@ class Engine:
         last = named[-1] if named else None
         if last and last.stamp == arrival.stamp and self._frozen(last):
             return last, None, arrival.path
-        fetched = self.landing.fetch(arrival, work / "input")
+        fetched = self.source.fetch(arrival, work / "input")
         return self._identify(arrival, fetched, last), fetched, arrival.path
 
     def _identify(self, arrival: Arrival, fetched: Fetched, last: Delivery | None) -> Delivery:
@@ -328,7 +329,7 @@ class Engine:
 
     def _choose(self, scope: str, wanted: str | None) -> Arrival:
         """The newest complete arrival, or the named one; listed anew, since the claim may have waited."""
-        arrivals = self.landing.arrivals(scope)
+        arrivals = self.source.arrivals(scope)
         if not arrivals:
             raise self._missing(scope)
         if wanted is not None:
@@ -385,7 +386,7 @@ class Engine:
 
     def _remember(self, claim: Claim | None, delivery: Delivery | None, error: EtlError) -> int:
         """Record a refusal that is about the delivery, or else that it was read: it may be its turn another time."""
-        if claim is None or delivery is None or isinstance(error, DeliveryAbsent | StaleWriter):
+        if claim is None or delivery is None or isinstance(error, DeliveryAbsent | StaleWriter | UpstreamMoved):
             return 0
         if isinstance(error, Superseded | UnexpectedCursor):
             with contextlib.suppress(StaleWriter):

@@ -128,6 +128,10 @@ class UnexpectedCursor(PublishRefused):
     """A change log's delivery does not begin where the committed position ends: a gap, or an overlap."""
 
 
+class UpstreamMoved(PublishRefused):
+    """What a derived partition was computed of has a successor by now: it is computed again."""
+
+
 class MovedKeys(PublishRefused):
     """Another partition holds the same key, and the contract gives no order, or refuses moves."""
 

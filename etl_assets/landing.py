@@ -19,7 +19,7 @@ from typing import Any
 
 from upath import UPath
 
-from etl_assets.contract import Pipeline, StaticPartitions
+from etl_assets.contract import DeliveredTable, StaticPartitions
 from etl_assets.contract.partitions import Partitions
 from etl_assets.errors import EtlError, LandingUnreachable, StagingFailed, StillArriving
 from etl_assets.model import Arrival, Fetched
@@ -55,7 +55,7 @@ def landing_segment(key: str) -> str:
 class Landing:
     """The landing place of one pipeline: a folder or bucket prefix, and the contract's pattern below it."""
 
-    def __init__(self, root: str, pipeline: Pipeline) -> None:
+    def __init__(self, root: str, pipeline: DeliveredTable) -> None:
         try:
             self.root = UPath(root)
         except Exception as error:  # an unknown protocol, or one whose package is not installed
@@ -73,6 +73,10 @@ class Landing:
         """The full pattern that is searched, for messages."""
         below = self.pipeline.landing
         return f"{self.root}/{below.replace('{partition}', landing_segment(scope)) if scope is not None else below}"
+
+    def absence(self, scope: str) -> str:
+        """Where a delivery was looked for and not found, in words."""
+        return f"searched {self.pattern(scope)}, 0 files matched"
 
     def arrivals(self, scope: str | None = None) -> list[Arrival]:
         """All files of the pattern, by scope and then in natural order of name, the newest last.

@@ -31,16 +31,28 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """An upstream partition as a derived one saw it: the last batch that changed it. ``scope`` is empty for a whole table."""
+
+    pipeline: str
+    scope: str
+    batch: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched:
     """The bytes of an arrival, copied out of landing; ``path`` is the private copy.
 
-    ``declared_rows`` is the text of its control file, where the contract has one.
+    ``declared_rows`` is the text of its control file, where the contract has one. Of a derived table ``path`` lists the
+    upstream batches ``seen``, and ``computed`` is a file of the rows that the query made of them.
     """
 
     path: str
     sha256: str
     size: int
     declared_rows: str | None = None
+    seen: tuple[Seen, ...] = ()
+    computed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +122,8 @@ class ExtractColumn:
 class Manifest:
     """What an extract holds; stored beside it, with no clock in it: the same input and code give the same bytes.
 
-    ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events.
+    ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events; ``seen`` are the upstream
+    batches that a derived partition was computed of.
     """
 
     pipeline: str
@@ -131,6 +144,7 @@ class Manifest:
     rejects_sha256: str
     lower: int | None = None
     upper: int | None = None
+    seen: tuple[Seen, ...] = ()
     format: int = 1
 
     @property

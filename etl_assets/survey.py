@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from etl_assets.contract import ChangeLogTable, Pipeline, WatermarkTable
-from etl_assets.landing import Landing
 from etl_assets.model import Arrival, Batch, Delivery, Manifest, RecordedDelivery
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
+from etl_assets.sources import Source, open_source
 from etl_assets.staging import StagedFolder
 
 State = Literal[
@@ -64,17 +64,14 @@ class Survey:
 
 def survey(settings: Settings, pipeline: Pipeline) -> Survey:
     """Look at landing, ledger and staged folder. Raises :class:`~etl_assets.errors.LandingUnreachable`."""
-    landing, sink, staged = (
-        Landing(settings.landing, pipeline),
-        open_sink(settings.warehouse),
-        StagedFolder(settings.staged),
-    )
-    return _Surveyor(pipeline, landing, sink, staged).survey()
+    sink = open_sink(settings.warehouse)
+    source = open_source(settings, pipeline, sink)
+    return _Surveyor(pipeline, source, sink, StagedFolder(settings.staged)).survey()
 
 
 class _Surveyor:
-    def __init__(self, pipeline: Pipeline, landing: Landing, sink: Sink, staged: StagedFolder) -> None:
-        self.pipeline, self.landing, self.staged = pipeline, landing, staged
+    def __init__(self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder) -> None:
+        self.pipeline, self.source, self.staged = pipeline, source, staged
         self.current = sink.current(pipeline.name)
         self.position = sink.position(pipeline.name)
         self.recorded: dict[tuple[str, str], list[RecordedDelivery]] = defaultdict(list)
@@ -89,7 +86,7 @@ class _Surveyor:
 
     def survey(self) -> Survey:
         arrivals: dict[str, list[Arrival]] = defaultdict(list)
-        for arrival in self.landing.arrivals():
+        for arrival in self.source.arrivals():
             arrivals[arrival.scope].append(arrival)
         statuses: list[Status] = []
         for scope in sorted({*arrivals, *(s for s, _ in self.recorded)}):
@@ -167,7 +164,7 @@ class _Surveyor:
         if not recorded:
             return 1, None
         last = recorded[-1]
-        if last.delivery.stamp == arrival.stamp or self.landing.sha256(arrival) == last.delivery.sha256:
+        if last.delivery.stamp == arrival.stamp or self.source.sha256(arrival) == last.delivery.sha256:
             return last.delivery.revision, last
         return last.delivery.revision + 1, None
 

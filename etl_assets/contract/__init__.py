@@ -2,6 +2,7 @@
 
 from etl_assets.contract.changelog import ChangeLogTable, Events, debezium, native
 from etl_assets.contract.columns import Column, boolean, date, decimal, integer, json, real, text, timestamp
+from etl_assets.contract.derived import DerivedTable, Upstream, partitions_around, same_partition, whole
 from etl_assets.contract.partitions import Daily, Hourly, Monthly, Static, StaticPartitions, TimePartitions, Weekly
 from etl_assets.contract.policies import (
     DateOf,
@@ -18,7 +19,9 @@ from etl_assets.contract.table import DeliveredTable, PartitionedTable, Referenc
 from etl_assets.contract.watermark import Lookback, WatermarkTable, Window, lookback, window
 
 #: What the other rooms load; which of them it is decides how it is published.
-Pipeline = PartitionedTable | ChangeLogTable | WatermarkTable
+Pipeline = PartitionedTable | ChangeLogTable | WatermarkTable | DerivedTable
+#: Those whose partitions are replaced, and hold rows of their own.
+ReplacedTable = PartitionedTable | DerivedTable
 
 __all__ = [
     "ChangeLogTable",
@@ -26,6 +29,7 @@ __all__ = [
     "Daily",
     "DateOf",
     "DeliveredTable",
+    "DerivedTable",
     "Events",
     "FileFormat",
     "Hourly",
@@ -36,11 +40,13 @@ __all__ = [
     "Quarantine",
     "ReferenceTable",
     "Repair",
+    "ReplacedTable",
     "Static",
     "StaticPartitions",
     "Table",
     "TimePartitions",
     "Transform",
+    "Upstream",
     "ValueOf",
     "WatermarkTable",
     "Weekly",
@@ -54,11 +60,14 @@ __all__ = [
     "json",
     "lookback",
     "native",
+    "partitions_around",
     "quarantine",
     "real",
     "repair",
+    "same_partition",
     "text",
     "timestamp",
     "transform",
+    "whole",
     "window",
 ]

@@ -109,7 +109,7 @@ class Load:
 
         A day without events, or without a snapshot, is nothing to fail for: what came before and after says all.
         """
-        arrived = Counter(a.scope for a in self.engine.landing.arrivals() if not a.arriving)
+        arrived = Counter(a.scope for a in self.engine.source.arrivals() if not a.arriving)
         scopes = list(self.outcomes.scopes)
         delivered = [s for s in scopes if arrived[s]]
         if delivered and len(delivered) < len(scopes):

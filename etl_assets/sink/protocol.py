@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import DerivedTable, Pipeline
 from etl_assets.errors import EtlError, WarehouseError
 from etl_assets.model import (
     Batch,
@@ -17,6 +17,7 @@ from etl_assets.model import (
     RecordedDelivery,
     Refusal,
     Restatement,
+    Seen,
 )
 
 
@@ -74,6 +75,15 @@ class Sink(Protocol):
 
     def differing(self, pipeline: Pipeline, scopes: Sequence[str]) -> set[str]:
         """Of these scopes, those whose rows are not the ones that the ledger committed, by their number."""
+
+    def upstream(self, pipeline: DerivedTable, scopes: Sequence[str] | None = None) -> Mapping[str, tuple[Seen, ...]]:
+        """What each partition of a derived table sees of its upstream now, where there is enough to compute it."""
+
+    def compute(self, pipeline: DerivedTable, scope: str, target: Path) -> tuple[Seen, ...]:
+        """Write the rows of a derived partition to ``target``, an Arrow stream of texts; what they were made of.
+
+        Raises :class:`~etl_assets.errors.TransformFailed` where the SQL is at fault.
+        """
 
     def verify(self, pipeline: Pipeline) -> list[str]:
         """Differences between ledger and rows, in words; none when the warehouse tells the truth."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from etl_assets.errors import ExtractDamaged, StagingFailed
-from etl_assets.model import Delivery, Extract, ExtractColumn, Manifest
+from etl_assets.model import Delivery, Extract, ExtractColumn, Manifest, Seen
 
 INCOMING = ".incoming"
 INPUT, CANDIDATE, REJECTS, MANIFEST = "input", "candidate.parquet", "rejects.jsonl", "manifest.json"
@@ -161,7 +161,8 @@ def read_manifest(path: Path) -> Manifest:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         columns = tuple(ExtractColumn(**c) for c in fields.pop("columns"))
-        return Manifest(**fields, columns=columns)
+        seen = tuple(Seen(**one) for one in fields.pop("seen", ()))
+        return Manifest(**fields, columns=columns, seen=seen)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from etl_assets.contract import Column, Pipeline
+from etl_assets.contract import Column, DeliveredTable
 from etl_assets.contract.columns import MAX_COLUMNS, check_identifier
 from etl_assets.errors import BadHeader
 from etl_assets.staging.reading import Text
@@ -19,7 +19,7 @@ class Layout:
     added: tuple[str, ...]
 
 
-def match_header(contract: Pipeline, text: Text) -> Layout:
+def match_header(contract: DeliveredTable, text: Text) -> Layout:
     """Match names to columns, in whatever order they stand. Raises :class:`BadHeader`, naming every difference."""
     header = text.header
     place = f"{text.shown}: line {text.header_line}"
@@ -61,7 +61,7 @@ def _missing(place: str, text: Text, missing: list[str], others: list[str]) -> s
     return f"{message}. If it may be absent, make it optional"
 
 
-def _added(contract: Pipeline, place: str, names: list[str], known: int) -> tuple[str, ...]:
+def _added(contract: DeliveredTable, place: str, names: list[str], known: int) -> tuple[str, ...]:
     """The delivered names that the contract does not know, by its policy."""
     if not names or contract.new_columns == "ignore":
         return ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import DeliveredTable
 from etl_assets.errors import DeliveryRefused, ForeignRows, InvalidRows
 from etl_assets.staging.reading import Text
 
@@ -29,7 +29,7 @@ class Rejected:
 class Rejects:
     """Collects rejected rows and decides when there are too many."""
 
-    contract: Pipeline
+    contract: DeliveredTable
     text: Text
     scope: str
     rows: list[Rejected] = field(default_factory=list)

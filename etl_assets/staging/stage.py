@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from etl_assets.contract import ChangeLogTable, Pipeline
+from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline
 from etl_assets.model import Delivery, Extract, Fetched, Manifest
 from etl_assets.staging.candidate import Content
+from etl_assets.staging.computed import stage_computed
 from etl_assets.staging.events import stage_events
 from etl_assets.staging.extract import CANDIDATE, INPUT, REJECTS, StagedFolder
 from etl_assets.staging.rows import stage_rows
@@ -26,14 +27,16 @@ def stage(
     files.mkdir()
     if isinstance(contract, ChangeLogTable):
         content = stage_events(contract, fetched, shown, files, scratch)
+    elif isinstance(contract, DerivedTable):
+        content = stage_computed(contract, fetched, shown, files, scratch)
     else:
         content = stage_rows(contract, delivery, fetched, shown, files, scratch)
     Path(fetched.path).rename(files / INPUT)
-    manifest = _manifest(contract, delivery, content, files)
+    manifest = _manifest(contract, delivery, fetched, content, files)
     return staged.freeze(files, manifest, staged.folder(delivery, contract.code, contract.transform_version))
 
 
-def _manifest(contract: Pipeline, delivery: Delivery, content: Content, files: Path) -> Manifest:
+def _manifest(contract: Pipeline, delivery: Delivery, fetched: Fetched, content: Content, files: Path) -> Manifest:
     return Manifest(
         pipeline=delivery.pipeline,
         scope=delivery.scope,
@@ -53,6 +56,7 @@ def _manifest(contract: Pipeline, delivery: Delivery, content: Content, files: P
         rejects_sha256=_file_sha256(files / REJECTS),
         lower=content.lower,
         upper=content.upper,
+        seen=fetched.seen,
     )
 
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from etl_assets.contract import Column, Pipeline
+from etl_assets.contract import Column, DeliveredTable
 from etl_assets.errors import TransformFailed
 from etl_assets.staging.casting import arrow_type, in_calendar
 from etl_assets.staging.validating import RECORD
 
 
-def apply_transform(contract: Pipeline, table: pa.Table, added: tuple[str, ...], shown: str) -> pa.Table:
+def apply_transform(contract: DeliveredTable, table: pa.Table, added: tuple[str, ...], shown: str) -> pa.Table:
     """Run the transform on an Arrow-backed frame and give back typed columns of the table, by the contract.
 
     The frame's index, named ``record``, numbers the records of the delivery; rows that keep it keep their line in
@@ -40,7 +40,7 @@ def apply_transform(contract: Pipeline, table: pa.Table, added: tuple[str, ...],
     return _typed(contract, result, added, f"{shown}: the transform {name}")
 
 
-def _typed(contract: Pipeline, frame: object, added: tuple[str, ...], who: str) -> pa.Table:
+def _typed(contract: DeliveredTable, frame: object, added: tuple[str, ...], who: str) -> pa.Table:
     import pandas as pd
 
     assert isinstance(frame, pd.DataFrame)

@@ -11,6 +11,7 @@ import pytest
 from etl_assets.contract import Static, date, decimal, integer, real, repair, text, timestamp
 from etl_assets.engine import Outcome
 from etl_assets.errors import BadHeader, ContractError, LedgerMismatch
+from etl_assets.landing import Landing
 from etl_assets_tests.world import World, orders
 
 DAY, NEXT = "2024-01-01", "2024-01-02"
@@ -74,7 +75,7 @@ def test_partition_keys_of_any_characters_are_scopes_and_cannot_leave_their_fold
     pipeline = orders(partitions=Static(*names), partition_by="item", key=["id", "item"])
     world = World(tmp_path, pipeline)
     for number, name in enumerate(names):
-        folder = Path(world.engine().landing.pattern(name)).parent
+        folder = Path(Landing(str(world.landing), world.pipeline).pattern(name)).parent
         assert folder.parent == world.landing / "orders"
         folder.mkdir(parents=True)
         quoted = name.replace('"', '""')

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from etl_assets.contract import PartitionedTable, Repair
+from etl_assets.contract import Repair, ReplacedTable
 from etl_assets.errors import MovedKeys
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.stage_file import TABLE as CANDIDATE
@@ -42,7 +42,7 @@ def _order_of(target: Target, alias: str) -> str:
     )
 
 
-def _comparable(pipeline: PartitionedTable, column: str, value: str) -> str:
+def _comparable(pipeline: ReplacedTable, column: str, value: str) -> str:
     """A value in a form that compares as the column's type does: decimals are exact text, and 9.0 comes before 10.0.
 
     Of equal scale, a longer one is larger; for negative ones all is the other way round, digit by digit.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, replace
 
-from etl_assets.contract import ChangeLogTable, PartitionedTable, Pipeline, WatermarkTable
+from etl_assets.contract import ChangeLogTable, DerivedTable, PartitionedTable, Pipeline, ReplacedTable, WatermarkTable
 from etl_assets.errors import (
     BatchIdentityConflict,
     EmptyDelivery,
@@ -21,6 +21,7 @@ from etl_assets.errors import (
 from etl_assets.model import Batch, Changes, Claim, Delivery, Extract, Manifest, Receipt, Restatement, batch_id
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.consume import consume_events, merge_snapshot
+from etl_assets.sink.sqlite.deriving import check_upstream, record_upstream
 from etl_assets.sink.sqlite.replace import replace_partition
 from etl_assets.sink.sqlite.schema import version
 from etl_assets.sink.sqlite.tables import PARTITION, index_table, prepare_table, standing_table
@@ -67,12 +68,12 @@ def publish(
     # A delivery that was only ever restated is committed, too: a plain run of it has nothing to do.
     known = ledger.batch_named(connection, name) if restate else ledger.last_batch_of(connection, *_identity(manifest))
     if known:
-        if isinstance(pipeline, PartitionedTable):
+        if isinstance(pipeline, ReplacedTable):
             _check_standing(connection, pipeline, partition, manifest)
         return already_committed(known, manifest, partition.batch if pipeline.newest_counts else None)
     number = int(connection.execute("SELECT coalesce(max(id), 0) + 1 FROM etl_batch").fetchone()[0])
     match pipeline:
-        case PartitionedTable():
+        case PartitionedTable() | DerivedTable():
             done = _replace(connection, pipeline, manifest, partition, number, restate)
         case ChangeLogTable():
             done = consume_events(connection, pipeline, manifest, number, restate)
@@ -104,6 +105,7 @@ def publish(
         committed_at="",
     )
     committed_at = ledger.insert_batch(connection, batch, partition.batch.id if partition.batch else None)
+    record_upstream(connection, number, manifest.seen)
     _move_progress(connection, partition.id, batch, done)
     ledger.forget_refusal(connection, batch)
     return Receipt("committed", replace(batch, committed_at=committed_at), done.changes)
@@ -111,7 +113,7 @@ def publish(
 
 def _replace(
     connection: sqlite3.Connection,
-    pipeline: PartitionedTable,
+    pipeline: ReplacedTable,
     manifest: Manifest,
     partition: _Partition,
     number: int,
@@ -120,6 +122,8 @@ def _replace(
     """Rows of a partitioned table: in the order of deliveries, the partition becomes what the newest one holds."""
     if not restate:
         _check_order(connection, manifest, partition.batch)
+        if isinstance(pipeline, DerivedTable):
+            check_upstream(connection, pipeline, manifest)
         _check_shrinkage(pipeline, manifest, partition)
     table, new = prepare_table(connection, pipeline, manifest.columns)
     if new and not restate:
@@ -206,7 +210,7 @@ def _check_order(connection: sqlite3.Connection, manifest: Manifest, current: Ba
     )
 
 
-def _check_shrinkage(pipeline: PartitionedTable, manifest: Manifest, partition: _Partition) -> None:
+def _check_shrinkage(pipeline: ReplacedTable, manifest: Manifest, partition: _Partition) -> None:
     limit, current = pipeline.shrink_limit, partition.batch
     if not pipeline.allow_empty and not manifest.rows and partition.rows:
         raise EmptyDelivery(
@@ -223,7 +227,7 @@ def _check_shrinkage(pipeline: PartitionedTable, manifest: Manifest, partition: 
 
 
 def _check_standing(
-    connection: sqlite3.Connection, pipeline: PartitionedTable, partition: _Partition, manifest: Manifest
+    connection: sqlite3.Connection, pipeline: ReplacedTable, partition: _Partition, manifest: Manifest
 ) -> None:
     """What is already committed is still there."""
     table = standing_table(connection, pipeline)

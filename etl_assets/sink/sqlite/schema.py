@@ -108,7 +108,20 @@ _FIRST = (
     ) STRICT, WITHOUT ROWID""",
 )
 
-MIGRATIONS: Sequence[Sequence[str]] = (_FIRST,)
+_SECOND = (
+    # What a derived partition's batch was computed of: the last batch of each upstream partition that it saw; the scope is
+    # empty where it saw a table as a whole.
+    """CREATE TABLE etl_upstream (
+        batch INTEGER NOT NULL REFERENCES etl_batch (id),
+        pipeline TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        seen INTEGER NOT NULL REFERENCES etl_batch (id),
+        PRIMARY KEY (batch, pipeline, scope)
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX etl_touched_partition ON etl_touched (partition, batch)",
+)
+
+MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND)
 
 
 def version(connection: sqlite3.Connection) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from etl_assets.contract import PartitionedTable, Pipeline, Repair
+from etl_assets.contract import Pipeline, Repair, ReplacedTable
 from etl_assets.contract.columns import MAX_COLUMNS
 from etl_assets.errors import BadHeader, ContractError, EtlError
 from etl_assets.model import ExtractColumn
@@ -48,6 +48,11 @@ class Table:
     def aside(self) -> str:
         """The table of rows that lost their key to another partition, quoted."""
         return quoted(f"_aside_{self.name}")
+
+
+def versions_name(table: str) -> str:
+    """The table of versions behind a view of its live rows."""
+    return f"_versions_{table}"
 
 
 def storage(kind: str) -> str:
@@ -166,8 +171,8 @@ def index_table(connection: sqlite3.Connection, table: Table) -> None:
 
 
 def _described(pipeline: Pipeline, columns: Sequence[str]) -> Table:
-    if not isinstance(pipeline, PartitionedTable):
-        return Table(f"_versions_{pipeline.table}", tuple(columns), pipeline.key, versions=True)
+    if not isinstance(pipeline, ReplacedTable):
+        return Table(versions_name(pipeline.table), tuple(columns), pipeline.key, versions=True)
     repaired = isinstance(pipeline.moved_keys, Repair)
     return Table(pipeline.table, tuple(columns), pipeline.key, pipeline.keys_can_move, repaired)
 
@@ -230,7 +235,7 @@ def _own(connection: sqlite3.Connection, pipeline: Pipeline) -> dict[str, str]:
 def _identity(pipeline: Pipeline) -> dict[str, Any]:
     """By what the rows of a table are told apart, and how keys that moved were settled."""
     facts: dict[str, Any] = {"key": pipeline.key, "operation": pipeline.operation}
-    if isinstance(pipeline, PartitionedTable):
+    if isinstance(pipeline, ReplacedTable):
         moves = pipeline.moved_keys.order if isinstance(pipeline.moved_keys, Repair) else None
         facts |= {"movable": pipeline.keys_can_move, "moved_keys": moves}
     return facts

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from etl_assets.contract import PartitionedTable
+from etl_assets.contract import ReplacedTable
 from etl_assets.model import Changes, Counts
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.stage_file import TABLE as CANDIDATE
@@ -27,7 +27,7 @@ class Target:
     """One partition of a table, and the batch that replaces it. ``order`` is its delivery's, as text."""
 
     table: Table
-    pipeline: PartitionedTable
+    pipeline: ReplacedTable
     partition: int
     scope: str
     batch: int

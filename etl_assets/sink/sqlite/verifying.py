@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from etl_assets.contract import PartitionedTable, Pipeline
+from etl_assets.contract import Pipeline, ReplacedTable
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.connection import quoted
-from etl_assets.sink.sqlite.tables import PARTITION
+from etl_assets.sink.sqlite.tables import PARTITION, versions_name
 from etl_assets.staging.folding import VERSION
 
 
@@ -49,7 +49,7 @@ def verify_versions(connection: sqlite3.Connection, pipeline: str, table: str) -
 
 def versions_table(table: str) -> str:
     """The table behind a view of live rows, quoted."""
-    return quoted(f"_versions_{table}")
+    return quoted(versions_name(table))
 
 
 def verify_partitions(connection: sqlite3.Connection, pipeline: str, table: str) -> list[str]:
@@ -79,7 +79,7 @@ def verify_table(connection: sqlite3.Connection, pipeline: str) -> list[str]:
 
 def differing_scopes(connection: sqlite3.Connection, pipeline: Pipeline, scopes: Sequence[str]) -> set[str]:
     """Scopes whose number of rows is not the ledger's; all of them where the contract's table is not there."""
-    if not isinstance(pipeline, PartitionedTable):
+    if not isinstance(pipeline, ReplacedTable):
         return set()
     try:
         rows = connection.execute(

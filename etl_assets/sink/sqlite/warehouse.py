@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from etl_assets.contract import Pipeline, WatermarkTable
+from etl_assets.contract import DerivedTable, Pipeline, WatermarkTable
 from etl_assets.errors import EtlError, StaleWriter, UnknownPipeline
 from etl_assets.model import (
     Batch,
@@ -20,8 +20,9 @@ from etl_assets.model import (
     RecordedDelivery,
     Refusal,
     Restatement,
+    Seen,
 )
-from etl_assets.sink.sqlite import ledger, schema, stage_file
+from etl_assets.sink.sqlite import deriving, ledger, schema, stage_file
 from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, Held, quoted, reading, writing
 from etl_assets.sink.sqlite.publish import check_writer, publish
 from etl_assets.sink.sqlite.verifying import differing_scopes, profile, verify_table
@@ -125,6 +126,18 @@ class SQLiteWarehouse:
         """Of these scopes, those whose rows are not the ones that the ledger committed, by their number."""
         with self._reading() as connection:
             return differing_scopes(connection, pipeline, scopes) if connection else set()
+
+    def upstream(self, pipeline: DerivedTable, scopes: Sequence[str] | None = None) -> dict[str, tuple[Seen, ...]]:
+        """What each partition of a derived table sees of its upstream now; of all partitions, or of some."""
+        every = pipeline.partitions.keys()
+        keys = every if scopes is None else [s for s in scopes if s in every]
+        with self._reading() as connection:
+            return deriving.seen_by(connection, pipeline, keys) if connection else {}
+
+    def compute(self, pipeline: DerivedTable, scope: str, target: Path) -> tuple[Seen, ...]:
+        """Write the rows of a derived partition to ``target``; what they were made of, all of it as of one commit."""
+        with self._reading() as connection:
+            return deriving.compute(connection, pipeline, scope, target) if connection else ()
 
     def newest(self, pipeline: Pipeline, column: str) -> str | None:
         """The largest value of a column, as it is stored."""

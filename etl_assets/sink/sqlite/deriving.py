@@ -1,0 +1,218 @@
+"""What a derived partition sees of its upstream, and the query that makes its rows of it.
+
+A partition's state is the last batch that changed it: its own, or one of another partition that took or gave back rows
+because keys moved. In the query the upstream tables' names are temporary views of what the partition sees, and an
+authorizer lets it read nothing else, so that what a partition depends on is what it declares.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from etl_assets.contract import DerivedTable, Upstream
+from etl_assets.contract.derived import WHOLE
+from etl_assets.contract.partitions import utc
+from etl_assets.errors import StagingFailed, TransformFailed, UpstreamMoved
+from etl_assets.model import Manifest, Seen
+from etl_assets.sink.sqlite.connection import quoted
+from etl_assets.sink.sqlite.tables import PARTITION, versions_name
+
+FETCHED_ROWS = 20_000
+#: Functions whose value is not a function of the tables: what is computed again would differ.
+IMPURE = frozenset(
+    [
+        "random",
+        "randomblob",
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "changes",
+        "total_changes",
+        "last_insert_rowid",
+    ]
+)
+#: What SQLite reports about a statement, rather than about the file or the disk.
+OF_STATEMENT = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE}
+
+
+# --------------------------------------------------------------------------- what a partition sees
+
+
+def seen_by(
+    connection: sqlite3.Connection, pipeline: DerivedTable, scopes: Sequence[str]
+) -> dict[str, tuple[Seen, ...]]:
+    """What each of these partitions sees, where there is something of every upstream table that is not optional."""
+    found: dict[str, list[Seen]] = {scope: [] for scope in scopes}
+    for upstream in pipeline.upstream:
+        wanted = {scope: pipeline.sees(upstream, scope) for scope in found}
+        states = _states(connection, upstream, {key for keys in wanted.values() for key in keys})
+        for scope, keys in wanted.items():
+            seen = [Seen(upstream.pipeline, key, states[key]) for key in keys if key in states]
+            if seen or upstream.optional:
+                found[scope].extend(seen)
+            else:
+                del found[scope]
+    return {scope: tuple(seen) for scope, seen in found.items()}
+
+
+def check_upstream(connection: sqlite3.Connection, pipeline: DerivedTable, manifest: Manifest) -> None:
+    """Refuse rows that were computed of batches which have a successor. Raises :class:`UpstreamMoved`."""
+    now = seen_by(connection, pipeline, [manifest.scope]).get(manifest.scope, ())
+    if now != manifest.seen:
+        news = next((one for one in now if one not in manifest.seen), None)
+        raise UpstreamMoved(
+            f"{manifest.batch} was computed before {news.batch if news else 'its upstream'} was committed. Nothing was changed; "
+            "the next run computes it again"
+        )
+
+
+def record_upstream(connection: sqlite3.Connection, number: int, seen: Iterable[Seen]) -> None:
+    """Note what a batch was computed of."""
+    connection.executemany(
+        "INSERT INTO etl_upstream SELECT ?, ?, ?, id FROM etl_batch WHERE batch = ?",
+        [(number, one.pipeline, one.scope, one.batch) for one in seen],
+    )
+
+
+def _states(connection: sqlite3.Connection, upstream: Upstream, keys: Iterable[str]) -> dict[str, str]:
+    """The last batch that changed each of these partitions, or the table as a whole, where there is one."""
+    if upstream.partitions is None:
+        query = "SELECT batch FROM etl_batch WHERE pipeline = ? ORDER BY id DESC LIMIT 1"
+        row = connection.execute(query, (upstream.pipeline,)).fetchone()
+        return {WHOLE: row[0]} if row else {}
+    return dict(
+        connection.execute(
+            "SELECT p.scope, b.batch FROM etl_partition p JOIN etl_batch b ON b.id = "
+            "max(p.batch, coalesce((SELECT max(t.batch) FROM etl_touched t WHERE t.partition = p.id), 0)) "
+            "WHERE p.pipeline = ? AND p.scope IN (SELECT value FROM json_each(?))",
+            (upstream.pipeline, json.dumps(sorted(keys))),
+        ).fetchall()
+    )
+
+
+# --------------------------------------------------------------------------- the query
+
+
+def compute(connection: sqlite3.Connection, pipeline: DerivedTable, scope: str, target: Path) -> tuple[Seen, ...]:
+    """Write the rows of a partition to ``target``, an Arrow stream of texts; returns what they were made of.
+
+    Raises :class:`TransformFailed` where the SQL is at fault, and :class:`StagingFailed`.
+    """
+    seen = seen_by(connection, pipeline, [scope]).get(scope, ())
+    connection.execute("PRAGMA query_only = 0")  # views that only this connection sees are written, too
+    for upstream in pipeline.upstream:
+        _show(connection, pipeline, upstream, scope)
+    connection.execute("PRAGMA query_only = 1")
+    connection.set_authorizer(_Authorizer(connection, pipeline))
+    place = f"{pipeline.name}/{scope}"
+    try:
+        cursor = connection.execute(
+            f"SELECT * FROM (\n{pipeline.sql.rstrip().rstrip(';')}\n)", _parameters(pipeline, scope)
+        )
+        _check_columns(pipeline, [c[0] for c in cursor.description], place)
+        _write(pipeline, cursor, target, place)
+    except sqlite3.Error as error:
+        if isinstance(error, sqlite3.ProgrammingError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in OF_STATEMENT:
+            raise TransformFailed(
+                f"{place}: the SQL of {pipeline.name}: {error}. It may read {', '.join(u.table for u in pipeline.upstream)}, and "
+                "the parameters :partition, :start and :end. Nothing was changed; mend the SQL, or declare what it reads"
+            ) from error
+        raise
+    finally:
+        connection.set_authorizer(None)
+    return seen
+
+
+class _Authorizer:
+    """Lets the query read the upstream tables through their views, and do nothing else."""
+
+    def __init__(self, connection: sqlite3.Connection, pipeline: DerivedTable) -> None:
+        self.views = {u.table.lower() for u in pipeline.upstream}
+        self.upstream = self.views | {versions_name(u.table).lower() for u in pipeline.upstream}
+        everything = connection.execute("SELECT lower(name) FROM main.sqlite_master WHERE type IN ('table', 'view')")
+        self.others = {name for (name,) in everything} - self.upstream
+
+    def __call__(
+        self, action: int, one: str | None, two: str | None, database: str | None, through: str | None
+    ) -> int:
+        name = (one or "").lower()
+        if action == sqlite3.SQLITE_READ:
+            # Without a column: of a view that was merged into the query, the table behind it.
+            direct = database == "main" and name in self.upstream and two and (through or "").lower() not in self.views
+            allowed = name not in self.others and not direct
+        elif action == sqlite3.SQLITE_FUNCTION:
+            allowed = (two or "").lower() not in IMPURE
+        else:
+            # A table-valued function such as json_each is entered into the schema of the connection when it is first used.
+            allowed = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE) or name == "sqlite_master"
+        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+
+def _show(connection: sqlite3.Connection, pipeline: DerivedTable, upstream: Upstream, scope: str) -> None:
+    """A view under the upstream table's name of what the partition sees of it; columns that it does not have yet are empty."""
+    have = [row[1] for row in connection.execute(f"PRAGMA main.table_info({quoted(upstream.table)})")]
+    folded = {name.lower() for name in have}
+    columns = [quoted(name) for name in have if not name.startswith("_")]
+    columns += [f"NULL AS {quoted(name)}" for name in upstream.columns if name.lower() not in folded]
+    source, which = (f"FROM main.{quoted(upstream.table)}", "1") if have else ("", "0")
+    if have and upstream.partitions is not None:
+        numbers = connection.execute(
+            "SELECT id FROM etl_partition WHERE pipeline = ? AND scope IN (SELECT value FROM json_each(?)) ORDER BY id",
+            (upstream.pipeline, json.dumps(pipeline.sees(upstream, scope))),
+        ).fetchall()
+        which = f"{PARTITION} IN ({', '.join(str(number) for (number,) in numbers)})"
+    connection.execute(
+        f"CREATE TEMP VIEW {quoted(upstream.table)} AS SELECT {', '.join(columns)} {source} WHERE {which}"
+    )
+
+
+def _parameters(pipeline: DerivedTable, scope: str) -> dict[str, str | None]:
+    window = pipeline.window(scope)
+    start, end = (utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ") for moment in window) if window else (None, None)
+    return {"partition": scope, "start": start, "end": end}
+
+
+def _check_columns(pipeline: DerivedTable, returned: Sequence[str], place: str) -> None:
+    wanted = [c.name for c in pipeline.columns]
+    if sorted(returned) == sorted(wanted):
+        return
+    missing = [name for name in wanted if name not in returned]
+    unknown = [name for name in returned if name not in wanted]
+    twice = sorted({name for name in returned if list(returned).count(name) > 1})
+    said = [
+        f"{what}: {', '.join(names)}"
+        for what, names in (("missing", missing), ("not in the contract", unknown), ("twice", twice))
+        if names
+    ]
+    raise TransformFailed(
+        f"{place}: the columns that the SQL of {pipeline.name} returns are not the contract's ({'; '.join(said)}). Name them "
+        "with AS. Nothing was changed"
+    )
+
+
+def _write(pipeline: DerivedTable, cursor: sqlite3.Cursor, target: Path, place: str) -> None:
+    names = [c[0] for c in cursor.description]
+    schema = pa.schema([(name, pa.string()) for name in names])
+    try:
+        with pa.OSFile(str(target), "wb") as file, pa.ipc.new_stream(file, schema) as stream:
+            while rows := cursor.fetchmany(FETCHED_ROWS):
+                columns = [
+                    pa.array([_text(value, name, place) for value in values], pa.string())
+                    for name, values in zip(names, zip(*rows, strict=True), strict=True)
+                ]
+                stream.write_batch(pa.record_batch(columns, schema=schema))
+    except OSError as error:
+        raise StagingFailed(f"cannot write {target}: {error}; free some space and run again") from error
+
+
+def _text(value: Any, name: str, place: str) -> str | None:
+    """A value of the database as the text that it would be in a file."""
+    if isinstance(value, bytes):
+        raise TransformFailed(f"{place}: the SQL returned bytes for {name!r}; CAST them to text. Nothing was changed")
+    return value if value is None or isinstance(value, str) else repr(value)

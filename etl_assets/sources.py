@@ -1,0 +1,93 @@
+"""Where a pipeline's deliveries come from: its landing; or, of a derived table, what the ledger says of its upstream.
+
+A derived partition is a delivery like any: it has arrived when its upstream is there, and has changed when a batch that it
+saw has a successor. So freezing, publishing, sensors and states are the same for both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from etl_assets.contract import DerivedTable, Pipeline
+from etl_assets.errors import StagingFailed, StillArriving
+from etl_assets.landing import Landing, natural_order
+from etl_assets.model import Arrival, Fetched, Seen
+from etl_assets.settings import Settings
+from etl_assets.sink import Sink
+
+#: The name of every delivery of a derived table; what it saw tells its revisions apart.
+UPSTREAM = "upstream"
+
+
+class Source(Protocol):
+    """What can be loaded, as it is now."""
+
+    def arrivals(self, scope: str | None = None) -> list[Arrival]:
+        """Everything there is, by scope and then in order, the newest last."""
+
+    def fetch(self, arrival: Arrival, target: Path) -> Fetched:
+        """Copy an arrival to ``target``. Raises :class:`StillArriving` when it is not what was listed any more."""
+
+    def sha256(self, arrival: Arrival) -> str:
+        """The digest that fetching it would give."""
+
+    def absence(self, scope: str) -> str:
+        """What was looked for and not found, in words."""
+
+
+def open_source(settings: Settings, pipeline: Pipeline, sink: Sink) -> Source:
+    """The source of a pipeline."""
+    if isinstance(pipeline, DerivedTable):
+        return UpstreamTables(pipeline, sink)
+    return Landing(settings.landing, pipeline)
+
+
+class UpstreamTables:
+    """What a derived table is computed of: the committed batches of its upstream."""
+
+    def __init__(self, pipeline: DerivedTable, sink: Sink) -> None:
+        self.pipeline, self.sink = pipeline, sink
+
+    def arrivals(self, scope: str | None = None) -> list[Arrival]:
+        """One for each partition that can be computed; its stamp tells what it would see."""
+        found = self.sink.upstream(self.pipeline, None if scope is None else [scope])
+        return [self._arrival(key, seen) for key, seen in found.items()]
+
+    def fetch(self, arrival: Arrival, target: Path) -> Fetched:
+        """Compute a partition: the list of what it saw goes to ``target``, its rows to a file beside it."""
+        computed = target.with_name(f"{target.name}.rows")
+        seen = self.sink.compute(self.pipeline, arrival.scope, computed)
+        document = _document(seen)
+        digest = hashlib.sha256(document).hexdigest()
+        if digest != arrival.stamp:
+            raise StillArriving(
+                f"{arrival.path}: a batch of its upstream was committed meanwhile; it is computed again at the next run"
+            )
+        try:
+            target.write_bytes(document)
+        except OSError as error:
+            raise StagingFailed(f"cannot write {target}: {error}; free some space and run again") from error
+        return Fetched(str(target), digest, len(document), seen=seen, computed=str(computed))
+
+    def sha256(self, arrival: Arrival) -> str:
+        """The digest of what it would see: its stamp."""
+        return arrival.stamp
+
+    def absence(self, scope: str) -> str:
+        """Upstream tables that have nothing for a partition."""
+        needed = [one.pipeline for one in self.pipeline.upstream if not one.optional]
+        return f"it is computed of {', '.join(needed)}, and not all of them have something committed for it"
+
+    def _arrival(self, scope: str, seen: Sequence[Seen]) -> Arrival:
+        stamp = hashlib.sha256(_document(seen)).hexdigest()
+        return Arrival(scope, UPSTREAM, f"{self.pipeline.name}/{scope}", 0, stamp, natural_order(UPSTREAM))
+
+
+def _document(seen: Sequence[Seen]) -> bytes:
+    """What a partition saw, as the bytes that are its identity."""
+    return (json.dumps([dataclasses.asdict(one) for one in seen], indent=1, ensure_ascii=False) + "\n").encode()
