@@ -377,7 +377,8 @@ class Engine:
             return frozen
         assert fetched is not None
         try:
-            return stage(self.pipeline, delivery, fetched, shown, self.staged, work)
+            completed = self.source.complete(delivery, fetched, work)
+            return stage(self.pipeline, delivery, completed, shown, self.staged, work)
         except OSError as error:
             raise StagingFailed(
                 f"{shown}: cannot be frozen below {self.staged.root}: {error}. Nothing was published; mend the folder or "

@@ -22,7 +22,7 @@ from upath import UPath
 from etl_assets.contract import DeliveredTable, StaticPartitions
 from etl_assets.contract.partitions import Partitions
 from etl_assets.errors import EtlError, LandingUnreachable, StagingFailed, StillArriving
-from etl_assets.model import Arrival, Fetched
+from etl_assets.model import Arrival, Delivery, Fetched
 
 #: Names under which tools write before they rename; what stands before the suffix is the delivery to come.
 ARRIVING_SUFFIXES = (".part", ".partial", ".tmp", ".filepart", ".crdownload", ".uploading")
@@ -125,6 +125,10 @@ class Landing:
                 "it is read once it holds still"
             )
         return Fetched(str(target), digest.hexdigest(), size, declared)
+
+    def complete(self, delivery: Delivery, fetched: Fetched, work: Path) -> Fetched:
+        """What was fetched is all there is."""
+        return fetched
 
     def sha256(self, arrival: Arrival) -> str:
         """The digest of an arrival's bytes, without keeping them; read once for each stamp of a file."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 from etl_assets.contract import DerivedTable, Pipeline
-from etl_assets.errors import StagingFailed, StillArriving
+from etl_assets.errors import StagingFailed, StillArriving, UpstreamMoved
 from etl_assets.landing import Landing, natural_order
-from etl_assets.model import Arrival, Fetched, Seen
+from etl_assets.model import Arrival, Delivery, Fetched, Seen
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink
 
@@ -32,6 +32,9 @@ class Source(Protocol):
 
     def fetch(self, arrival: Arrival, target: Path) -> Fetched:
         """Copy an arrival to ``target``. Raises :class:`StillArriving` when it is not what was listed any more."""
+
+    def complete(self, delivery: Delivery, fetched: Fetched, work: Path) -> Fetched:
+        """Add what is computed of what was fetched, with files in the folder ``work``; of a file there is nothing to add."""
 
     def sha256(self, arrival: Arrival) -> str:
         """The digest that fetching it would give."""
@@ -59,20 +62,29 @@ class UpstreamTables:
         return [self._arrival(key, seen) for key, seen in found.items()]
 
     def fetch(self, arrival: Arrival, target: Path) -> Fetched:
-        """Compute a partition: the list of what it saw goes to ``target``, its rows to a file beside it."""
-        computed = target.with_name(f"{target.name}.rows")
-        seen = self.sink.compute(self.pipeline, arrival.scope, computed)
+        """Write the list of what a partition would see to ``target``."""
+        seen = self.sink.upstream(self.pipeline, [arrival.scope]).get(arrival.scope, ())
         document = _document(seen)
         digest = hashlib.sha256(document).hexdigest()
         if digest != arrival.stamp:
             raise StillArriving(
-                f"{arrival.path}: a batch of its upstream was committed meanwhile; it is computed again at the next run"
+                f"{arrival.path}: a batch of its upstream was committed meanwhile; the next run computes it of that"
             )
         try:
             target.write_bytes(document)
         except OSError as error:
             raise StagingFailed(f"cannot write {target}: {error}; free some space and run again") from error
-        return Fetched(str(target), digest, len(document), seen=seen, computed=str(computed))
+        return Fetched(str(target), digest, len(document), seen=seen)
+
+    def complete(self, delivery: Delivery, fetched: Fetched, work: Path) -> Fetched:
+        """Compute the rows. Raises :class:`UpstreamMoved` when the partition does not see any more what was fetched."""
+        computed = work / "computed"
+        if self.sink.compute(self.pipeline, delivery.scope, computed) != fetched.seen:
+            raise UpstreamMoved(
+                f"{delivery} cannot be computed any more: its upstream has moved on since. Nothing was changed; a run without a "
+                "named delivery computes what is there now"
+            )
+        return dataclasses.replace(fetched, computed=str(computed))
 
     def sha256(self, arrival: Arrival) -> str:
         """The digest of what it would see: its stamp."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Literal
 
-from etl_assets.contract import ChangeLogTable, Pipeline, WatermarkTable
+from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, WatermarkTable
 from etl_assets.model import Arrival, Batch, Delivery, Manifest, RecordedDelivery
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
@@ -144,7 +144,12 @@ class _Surveyor:
             if extract:
                 state, reason, waits = self._staged(extract.manifest)
                 return status(state, reason, waits=waits)
-        return status("arrived", "not read yet")
+        return status("arrived", self._unread(recorded))
+
+    def _unread(self, recorded: list[RecordedDelivery]) -> str:
+        if not isinstance(self.pipeline, DerivedTable):
+            return "not read yet"
+        return "stale: a batch that it was computed of has a successor" if recorded else "not computed yet"
 
     def _staged(self, manifest: Manifest) -> tuple[State, str, bool]:
         """A frozen delivery that is not published: of a change log, whether its turn is over or has not come."""

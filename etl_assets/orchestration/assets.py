@@ -1,14 +1,15 @@
 """A pipeline as Dagster assets: the landing, the extract and the table."""
 
+import textwrap
 from collections.abc import Iterator
 
 import dagster as dg
 
-from etl_assets.contract import Pipeline, StaticPartitions
+from etl_assets.contract import DeliveredTable, DerivedTable, Pipeline, StaticPartitions
 from etl_assets.orchestration.loading import Load, LoadConfig
 from etl_assets.orchestration.metadata import column_schema
 from etl_assets.orchestration.names import ACCEPTED, POOL, extract_key, in_order, landing_key, op_name, table_key
-from etl_assets.orchestration.partitions import partitions_definition
+from etl_assets.orchestration.partitions import partition_mapping, partitions_definition
 from etl_assets.orchestration.resources import Rooms
 
 #: How deliveries become rows, by what publishing one does.
@@ -19,7 +20,7 @@ PATTERNS = {
 }
 
 
-def landing_asset(pipeline: Pipeline) -> dg.AssetSpec:
+def landing_asset(pipeline: DeliveredTable) -> dg.AssetSpec:
     """The file drop, which others fill: lineage starts here."""
     return dg.AssetSpec(
         landing_key(pipeline),
@@ -37,30 +38,35 @@ def pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     One op, because freezing and publishing belong to one claim: the writer's generation is taken before a byte is
     read, and is checked at the commit. Two ops would be two processes, each with a claim of its own and a gap
     between them, in which a newer delivery could be read by one run and published over by another. Either asset can
-    be selected alone: the extract alone is frozen and not published.
+    be selected alone: the extract alone is frozen and not published. What is computed is a table alone, whose lineage starts
+    at the tables that it is computed of.
     """
-    name = pipeline.name
+    name, derived = pipeline.name, isinstance(pipeline, DerivedTable)
 
     @dg.multi_asset(
         name=op_name(pipeline),
-        specs=[_extract_spec(pipeline), _table_spec(pipeline)],
-        check_specs=[
-            dg.AssetCheckSpec(
-                ACCEPTED,
-                asset=extract_key(pipeline),
-                description=f"{_counting(pipeline)} the contract. If it does not, it is refused with its reason, and the "
-                "table keeps its rows.",
-            )
-        ],
+        specs=[_table_spec(pipeline)] if derived else [_extract_spec(pipeline), _table_spec(pipeline)],
+        check_specs=[] if derived else [_accepted(pipeline)],
         can_subset=True,
         pool=POOL,
         backfill_policy=_backfill_policy(pipeline),
-        description=f"Freeze the deliveries of {name} and publish each partition in a transaction of its own.",
+        description=f"Compute partitions of {name} and publish each in a transaction of its own."
+        if derived
+        else f"Freeze the deliveries of {name} and publish each partition in a transaction of its own.",
     )
     def load(context: dg.AssetExecutionContext, config: LoadConfig, rooms: Rooms) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]
         yield from Load(context, pipeline, rooms).run(config)
 
     return load
+
+
+def _accepted(pipeline: Pipeline) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        ACCEPTED,
+        asset=extract_key(pipeline),
+        description=f"{_counting(pipeline)} the contract. If it does not, it is refused with its reason, and the table keeps "
+        "its rows.",
+    )
 
 
 def _counting(pipeline: Pipeline) -> str:
@@ -79,6 +85,14 @@ def _backfill_policy(pipeline: Pipeline) -> dg.BackfillPolicy:
     if in_order(pipeline):
         return dg.BackfillPolicy.single_run()
     return dg.BackfillPolicy.multi_run(max_partitions_per_run=pipeline.max_partitions_per_run)
+
+
+def _how(pipeline: Pipeline) -> dict[str, object]:
+    """How the table's rows come about."""
+    if isinstance(pipeline, DerivedTable):
+        sql = textwrap.dedent(pipeline.sql).strip()
+        return {"pattern": "SQL makes a partition of its upstream", "sql": dg.MetadataValue.md(f"```sql\n{sql}\n```")}
+    return {"pattern": PATTERNS[pipeline.operation]}
 
 
 def _partitions_in_words(pipeline: Pipeline) -> str:
@@ -106,11 +120,21 @@ def _extract_spec(pipeline: Pipeline) -> dg.AssetSpec:
     )
 
 
+def _upstream(pipeline: Pipeline) -> list[dg.AssetDep]:
+    """What a table is made of: its extract, or the tables that it is computed of."""
+    if not isinstance(pipeline, DerivedTable):
+        return [dg.AssetDep(extract_key(pipeline))]
+    return [
+        dg.AssetDep(dg.AssetKey(one.pipeline), partition_mapping=partition_mapping(pipeline, one))
+        for one in pipeline.upstream
+    ]
+
+
 def _table_spec(pipeline: Pipeline) -> dg.AssetSpec:
     key = ", ".join(pipeline.key) if pipeline.key else "none: a partition is a bag of rows"
     return dg.AssetSpec(
         table_key(pipeline),
-        deps=[extract_key(pipeline)],
+        deps=_upstream(pipeline),
         description=pipeline.description,
         group_name=pipeline.group,
         owners=list(pipeline.owners),
@@ -122,7 +146,7 @@ def _table_spec(pipeline: Pipeline) -> dg.AssetSpec:
             "dagster/table_name": pipeline.table,
             "dagster/column_schema": column_schema(pipeline),
             "key": key,
-            "pattern": PATTERNS[pipeline.operation],
             "partitions": _partitions_in_words(pipeline),
+            **_how(pipeline),
         },
     )

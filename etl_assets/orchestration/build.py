@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import DeliveredTable, Pipeline
 from etl_assets.orchestration.assets import landing_asset, pipeline_assets
 from etl_assets.orchestration.checks import ledger_checks
 from etl_assets.orchestration.jobs import checks_job, load_job
@@ -25,7 +25,10 @@ def build_defs(pipelines: Iterable[Pipeline], rooms: Rooms | None = None) -> dg.
     checks = [check for p in pipelines for check in ledger_checks(p)]
     checking, reconciling = checks_job(checks), reconcile_job(pipelines)
     return dg.Definitions(
-        assets=[asset for p in pipelines for asset in (landing_asset(p), pipeline_assets(p))],
+        assets=[
+            *(landing_asset(p) for p in pipelines if isinstance(p, DeliveredTable)),
+            *(pipeline_assets(p) for p in pipelines),
+        ],
         asset_checks=checks,
         jobs=[*loads.values(), checking, reconciling],
         sensors=[deliveries_sensor(p, loads[p.name]) for p in pipelines],

@@ -8,7 +8,7 @@ import dagster as dg
 
 from etl_assets.contract import Pipeline
 from etl_assets.orchestration.counting import count_rows
-from etl_assets.orchestration.names import in_order, landing_key
+from etl_assets.orchestration.names import checked_key, in_order
 from etl_assets.orchestration.requests import missing
 from etl_assets.orchestration.resources import Rooms
 from etl_assets.sink import open_sink
@@ -23,7 +23,7 @@ def ledger_checks(pipeline: Pipeline) -> list[dg.AssetChecksDefinition]:
 
 def _ledger_matches_rows(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=landing_key(pipeline),
+        asset=checked_key(pipeline),
         name="ledger_matches_rows",
         description=f"`{pipeline.table}` holds the live rows that the ledger's batches add up to, at its last position."
         if in_order(pipeline)
@@ -45,7 +45,7 @@ def _ledger_matches_rows(pipeline: Pipeline) -> dg.AssetChecksDefinition:
 
 def _newest_partition_loaded(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=landing_key(pipeline),
+        asset=checked_key(pipeline),
         name="newest_partition_loaded",
         description="The newest partition whose window is over is in the ledger. Dagster's freshness looks at when any "
         "partition was materialised last, which a correction of an old one satisfies.",
@@ -74,7 +74,7 @@ def _newest_partition_loaded(pipeline: Pipeline) -> dg.AssetChecksDefinition:
 
 def _nothing_waits(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=landing_key(pipeline),
+        asset=checked_key(pipeline),
         name="nothing_waits",
         description=f"{'Every' if in_order(pipeline) else 'The newest'} delivery of every partition is committed: none "
         "waits, none needs attention.",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from etl_assets.contract import PartitionedTable, Pipeline
+from etl_assets.contract import Pipeline, ReplacedTable
 from etl_assets.sink import Sink
 
 
@@ -17,7 +17,7 @@ class TableRows:
 
 def count_rows(sink: Sink, pipeline: Pipeline) -> TableRows:
     """Count by the ledger, which is as cheap for a large table as for a small one; ``verify`` counts the rows."""
-    if isinstance(pipeline, PartitionedTable):
+    if isinstance(pipeline, ReplacedTable):
         by_scope = sink.rows(pipeline.name)
         return TableRows(sum(by_scope.values()), by_scope)
     counts = [batch.counts for batch in sink.ledger(pipeline.name)]

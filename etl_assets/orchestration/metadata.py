@@ -85,8 +85,11 @@ def committed_extract_metadata(batch: Batch) -> Metadata:
     }
 
 
-def table_metadata(pipeline: Pipeline, receipt: Receipt, rows: TableRows) -> Metadata:
-    """What the commit did, by its receipt; ``rows`` are those that the table has by now."""
+def table_metadata(pipeline: Pipeline, receipt: Receipt, rows: TableRows, extract: Extract | None = None) -> Metadata:
+    """What the commit did, by its receipt; ``rows`` are those that the table has by now.
+
+    ``extract`` is what was published, where it is at hand: of a derived table it tells what was computed.
+    """
     batch = receipt.batch
     counts = batch.counts.as_dict()
     metadata: Metadata = {
@@ -102,6 +105,9 @@ def table_metadata(pipeline: Pipeline, receipt: Receipt, rows: TableRows) -> Met
         metadata["restated_because"] = batch.reason
     if receipt.superseded_by:
         metadata["superseded_by"] = receipt.superseded_by
+    if extract and extract.manifest.seen:
+        seen = [(one.pipeline, one.scope or "all of it", one.batch) for one in extract.manifest.seen]
+        metadata["computed_of"] = dg.MetadataValue.md(markdown_table(("table", "partition", "batch"), seen))
     changes = changes_tables(batch, receipt.changes)
     if changes:
         metadata["changes"] = dg.MetadataValue.md(changes)

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import DerivedTable, Pipeline, Table
 
 #: One slot: the warehouse has one writer at a time.
 POOL = "warehouse"
@@ -14,7 +14,7 @@ PIPELINE_TAG = "etl/pipeline"
 DELIVERIES_TAG = "etl/deliveries"
 
 
-def landing_key(pipeline: Pipeline) -> dg.AssetKey:
+def landing_key(pipeline: Table) -> dg.AssetKey:
     return dg.AssetKey(f"{pipeline.name}_landing")
 
 
@@ -26,6 +26,16 @@ def table_key(pipeline: Pipeline) -> dg.AssetKey:
     return dg.AssetKey(pipeline.name)
 
 
+def made_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
+    """The assets that loading makes: extract and table; of what is computed the table alone."""
+    return [table_key(pipeline)] if isinstance(pipeline, DerivedTable) else [extract_key(pipeline), table_key(pipeline)]
+
+
+def checked_key(pipeline: Pipeline) -> dg.AssetKey:
+    """The asset that the ledger's checks hang on: the landing where there is one."""
+    return table_key(pipeline) if isinstance(pipeline, DerivedTable) else landing_key(pipeline)
+
+
 def op_name(pipeline: Pipeline) -> str:
     return f"load_{pipeline.name}"
 
@@ -35,11 +45,18 @@ def job_name(pipeline: Pipeline) -> str:
 
 
 def sensor_name(pipeline: Pipeline) -> str:
-    return f"{pipeline.name}_deliveries"
+    return f"{pipeline.name}_{'stale' if isinstance(pipeline, DerivedTable) else 'deliveries'}"
 
 
 def schedule_name(pipeline: Pipeline) -> str:
     return f"{pipeline.name}_catch_up"
+
+
+def waiting_for(pipeline: Pipeline) -> str:
+    """What makes a run ask for a partition, in words."""
+    if isinstance(pipeline, DerivedTable):
+        return "upstream has a batch in the ledger that they were not computed of"
+    return "newest delivery is not in the ledger"
 
 
 def in_order(pipeline: Pipeline) -> bool:

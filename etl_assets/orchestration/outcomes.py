@@ -82,9 +82,9 @@ class Outcomes:
 
     def _tables(self, rows: TableRows) -> Iterator[Shown]:
         for scope in filter(self._complete, self.scopes):
-            receipts = [o.receipt for o in self._of(scope)]
-            each = [metadata.table_metadata(self.pipeline, receipt, rows) for receipt in receipts if receipt]
-            if len(each) == len(receipts):
+            outcomes = self._of(scope)
+            each = [metadata.table_metadata(self.pipeline, o.receipt, rows, o.extract) for o in outcomes if o.receipt]
+            if len(each) == len(outcomes):
                 yield _shown(table_key(self.pipeline), scope, each)
 
 

@@ -1,8 +1,10 @@
 """A contract's partitions as Dagster's: the same keys, so that a scope has one name everywhere."""
 
+import warnings
+
 import dagster as dg
 
-from etl_assets.contract import StaticPartitions
+from etl_assets.contract import DerivedTable, StaticPartitions, TimePartitions, Upstream
 from etl_assets.contract.partitions import Partitions
 
 
@@ -17,3 +19,18 @@ def partitions_definition(partitions: Partitions) -> dg.PartitionsDefinition[str
         "monthly": dg.MonthlyPartitionsDefinition,
     }[partitions.cadence]
     return definition(start_date=partitions.start, end_date=partitions.end, timezone=partitions.timezone)
+
+
+def partition_mapping(derived: DerivedTable, upstream: Upstream) -> dg.PartitionMapping:
+    """Which upstream partitions a derived one sees, as Dagster says it; lineage only, the ledger decides what is stale."""
+    theirs, own = upstream.partitions, derived.partitions
+    if isinstance(theirs, StaticPartitions):
+        return dg.IdentityPartitionMapping()
+    if not isinstance(theirs, TimePartitions) or not isinstance(own, TimePartitions) or theirs.timezone != own.timezone:
+        return dg.AllPartitionMapping()
+    with warnings.catch_warnings():
+        # Beta in 1.13, and needed: the window after the last one is a partition of neither table.
+        warnings.filterwarnings("ignore", message=".*allow_nonexistent_upstream_partitions", category=dg.BetaWarning)
+        return dg.TimeWindowPartitionMapping(
+            -upstream.before, upstream.after, allow_nonexistent_upstream_partitions=True
+        )

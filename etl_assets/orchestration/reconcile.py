@@ -13,7 +13,7 @@ from etl_assets.model import Batch, Receipt
 from etl_assets.orchestration import metadata
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.inflight import partitions_running
-from etl_assets.orchestration.names import extract_key, in_order, table_key
+from etl_assets.orchestration.names import extract_key, in_order, made_keys, table_key
 from etl_assets.orchestration.resources import Rooms
 from etl_assets.sink import Sink, open_sink
 
@@ -68,16 +68,14 @@ def _half_loaded(sink: Sink, pipeline: Pipeline) -> set[str]:
 
 def _report(context: dg.OpExecutionContext, pipeline: Pipeline, batch: Batch, shown: metadata.Metadata) -> None:
     described = f"Reported from the ledger: {batch.batch}, committed at {batch.committed_at} by run {batch.run}"
-    for key, values in (
-        (extract_key(pipeline), metadata.committed_extract_metadata(batch)),
-        (table_key(pipeline), shown),
-    ):
+    by_key = {extract_key(pipeline): metadata.committed_extract_metadata(batch), table_key(pipeline): shown}
+    for key in made_keys(pipeline):
         context.log_event(
             dg.AssetMaterialization(
                 key,
                 description=described,
                 partition=batch.scope,
-                metadata=values,
+                metadata=by_key[key],
                 tags={"dagster/data_version": batch.digest},
             )
         )

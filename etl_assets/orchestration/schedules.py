@@ -4,7 +4,7 @@ import dagster as dg
 
 from etl_assets.contract import Pipeline, StaticPartitions
 from etl_assets.orchestration.jobs import AssetJob
-from etl_assets.orchestration.names import schedule_name
+from etl_assets.orchestration.names import schedule_name, waiting_for
 from etl_assets.orchestration.requests import plan_requests
 from etl_assets.orchestration.resources import Rooms
 
@@ -23,7 +23,7 @@ def catch_up_schedule(pipeline: Pipeline, job: AssetJob) -> dg.ScheduleDefinitio
         cron_schedule=CATCH_UP,
         execution_timezone=zone,
         default_status=dg.DefaultScheduleStatus.STOPPED,
-        description=f"Asks for partitions of {pipeline.name} whose newest delivery is not in the ledger.",
+        description=f"Asks for partitions of {pipeline.name} whose {waiting_for(pipeline)}.",
     )
     def catch_up(context: dg.ScheduleEvaluationContext, rooms: Rooms) -> list[dg.RunRequest] | dg.SkipReason:
         assert context.repository_def is not None

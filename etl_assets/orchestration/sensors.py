@@ -1,10 +1,10 @@
-"""A sensor a pipeline: asks for the partitions whose newest delivery is not committed. STOPPED until turned on."""
+"""A sensor a pipeline: asks for partitions that wait for a commit, or are stale. STOPPED until turned on."""
 
 import dagster as dg
 
 from etl_assets.contract import Pipeline
 from etl_assets.orchestration.jobs import AssetJob
-from etl_assets.orchestration.names import sensor_name
+from etl_assets.orchestration.names import sensor_name, waiting_for
 from etl_assets.orchestration.requests import plan_requests
 from etl_assets.orchestration.resources import Rooms
 
@@ -12,14 +12,14 @@ INTERVAL_SECONDS = 30
 
 
 def deliveries_sensor(pipeline: Pipeline, job: AssetJob) -> dg.SensorDefinition:
-    """The sensor on a pipeline's landing. Its skip reason says what waits and why."""
+    """The sensor on a pipeline's landing, or on the ledger's upstream batches. Its skip reason says what waits and why."""
 
     @dg.sensor(
         name=sensor_name(pipeline),
         job=job,
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description=f"Asks for partitions of {pipeline.name} whose newest delivery is not in the ledger.",
+        description=f"Asks for partitions of {pipeline.name} whose {waiting_for(pipeline)}.",
     )
     def deliveries(context: dg.SensorEvaluationContext, rooms: Rooms) -> dg.SensorResult | dg.SkipReason:
         assert context.repository_def is not None

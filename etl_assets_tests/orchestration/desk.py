@@ -1,6 +1,6 @@
 """A Dagster instance beside a small world, and what a person does at its UI: launch, look at events, wait for ticks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,20 @@ from etl_assets_tests.world import World
 
 
 class Desk:
-    """One pipeline of a world in a Dagster instance."""
+    """One pipeline of a world in a Dagster instance, and perhaps others ``beside`` it in the same definitions."""
 
-    def __init__(self, world: World, instance: dg.DagsterInstance, pipeline: Pipeline | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        instance: dg.DagsterInstance,
+        pipeline: Pipeline | None = None,
+        beside: Sequence[Pipeline] = (),
+    ) -> None:
         self.world, self.instance = world, instance
         self.pipeline = pipeline or world.pipeline
         places = world.settings
         self.rooms = Rooms(landing=places.landing, staged=places.staged, warehouse=places.warehouse)
-        self.defs = build_defs([self.pipeline], self.rooms)
+        self.defs = build_defs([self.pipeline, *beside], self.rooms)
 
     def config(self, **values: Any) -> dict[str, Any]:
         return {"ops": {op_name(self.pipeline): {"config": values}}}

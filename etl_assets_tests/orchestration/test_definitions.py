@@ -28,6 +28,7 @@ def test_the_projects_definitions_load_with_every_warning_an_error() -> None:
     assert {k: v for k, v in groups.items() if not k.endswith(("_landing", "_extract"))} == {
         "airlines": "reference",
         "countries": "reference",
+        "departures_by_day": "nyc",
         "flights": "nyc",
         "frequencies": "airports",
         "quakes": "quakes",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from etl_assets.contract import ReferenceTable, integer, text, window
+from etl_assets.contract import DerivedTable, ReferenceTable, integer, same_partition, text, window
 from etl_assets_tests.faults.scenarios import Scenario
 from etl_assets_tests.patterns.logs import A, B, C, delete, lines, prices, readings, snapshot, upsert
-from etl_assets_tests.world import World
+from etl_assets_tests.world import World, orders
 
 
 def _nothing(world: World) -> None:
@@ -59,6 +59,26 @@ def _reloaded(world: World) -> None:
     _codes(world, "2.csv", "1,NA", "2,ZB", "4,YY")
 
 
+def _computed(world: World) -> None:
+    """Two days of orders and their sums."""
+    world.deliver(A, f"id,day,item,amount\n1,{A},pear,3\n2,{A},fig,5\n", pipeline="orders")
+    world.load(A, pipeline=orders(), run="earlier")
+    world.load(A, run="earlier")
+
+
+def _stale(world: World) -> None:
+    world.deliver(A, f"id,day,item,amount\n1,{A},pear,3\n2,{A},fig,6\n3,{A},elm,1\n", "2.csv", pipeline="orders")
+    world.load(A, pipeline=orders(), run="correction")
+
+
+SUMS = DerivedTable(
+    name="sums",
+    partitions=orders().partitions,
+    upstream=[same_partition(orders())],
+    sql="SELECT item, sum(amount) AS total FROM orders GROUP BY item",
+    columns=[text("item"), integer("total")],
+    key=["item"],
+)
 CODES = ReferenceTable(name="codes", landing="codes/*.csv", columns=[integer("id"), text("code")], key=["id"])
 ALL = {
     s.name: s
@@ -70,5 +90,6 @@ ALL = {
         Scenario("new column", _two_snapshots, _wider_snapshot, scope=C, pipeline=readings(new_columns="add")),
         Scenario("restated snapshot", _two_snapshots, _nothing, pipeline=readings(complete="whole"), restate="undone"),
         Scenario("reference table", _reference, _reloaded, scope="all", pipeline=CODES),
+        Scenario("derived table", _computed, _stale, pipeline=SUMS),
     )
 }  # fmt: skip

@@ -38,6 +38,7 @@ def test_an_exception_after_any_statement_but_commit_changes_nothing_and_after_c
     "scenario, how, after",
     [
         ("next events", "SIGKILL", True),
+        ("derived table", "SIGKILL", False),
         ("complete snapshot", "exit", False),
         ("restated snapshot", "SIGTERM", True),
     ],
@@ -78,4 +79,5 @@ def test_the_scenarios_do_what_they_are_named_for(tmp_path: Path) -> None:
         "new column": {"inserted": 1, "updated": 1},
         "restated snapshot": {"inserted": 4, "deleted": 3},
         "reference table": {"inserted": 1, "updated": 1, "deleted": 1, "unchanged": 1},
+        "derived table": {"inserted": 1, "updated": 1, "unchanged": 1},
     }

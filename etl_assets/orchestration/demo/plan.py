@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import ChangeLogTable, PartitionedTable, WatermarkTable
 from etl_assets.pipelines.airlines import airlines
 from etl_assets.pipelines.countries import countries
 from etl_assets.pipelines.flights import flights
@@ -15,7 +15,7 @@ from etl_assets.pipelines.weather import weather
 class Part:
     """A pipeline's part in the demo: deliveries as patterns of ``date/name``."""
 
-    pipeline: Pipeline
+    pipeline: PartitionedTable | ChangeLogTable | WatermarkTable
     first: tuple[str, ...]
     later: tuple[str, ...]
     #: What the later ones are, in words.

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from etl_assets.contract import ChangeLogTable, PartitionedTable, Pipeline
+from etl_assets.contract import ChangeLogTable, Pipeline, ReplacedTable
 from etl_assets.model import Batch
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.demo.ground import HOME, SHOWCASE, Ground
@@ -51,7 +51,7 @@ def _sum(ground: Ground, pipeline: Pipeline) -> str:
     waiting = survey(ground.settings, pipeline).waiting()
     batches = sink.ledger(pipeline.name)
     rows = f"{count_rows(sink, pipeline).total:,}"
-    if isinstance(pipeline, PartitionedTable):
+    if isinstance(pipeline, ReplacedTable):
         partitions = len(sink.current(pipeline.name))
         held = f"{rows} rows in {partitions} partition{'s' if partitions > 1 else ''}"
     elif isinstance(pipeline, ChangeLogTable):

@@ -109,7 +109,8 @@ def compute(connection: sqlite3.Connection, pipeline: DerivedTable, scope: str, 
     for upstream in pipeline.upstream:
         _show(connection, pipeline, upstream, scope)
     connection.execute("PRAGMA query_only = 1")
-    connection.set_authorizer(_Authorizer(connection, pipeline))
+    authorizer = _Authorizer(connection, pipeline)
+    connection.set_authorizer(authorizer)
     place = f"{pipeline.name}/{scope}"
     try:
         cursor = connection.execute(
@@ -119,9 +120,11 @@ def compute(connection: sqlite3.Connection, pipeline: DerivedTable, scope: str, 
         _write(pipeline, cursor, target, place)
     except sqlite3.Error as error:
         if isinstance(error, sqlite3.ProgrammingError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in OF_STATEMENT:
+            denied = f" ({authorizer.denied})" if authorizer.denied else ""
             raise TransformFailed(
-                f"{place}: the SQL of {pipeline.name}: {error}. It may read {', '.join(u.table for u in pipeline.upstream)}, and "
-                "the parameters :partition, :start and :end. Nothing was changed; mend the SQL, or declare what it reads"
+                f"{place}: the SQL of {pipeline.name}: {error}{denied}. It may read "
+                f"{', '.join(u.table for u in pipeline.upstream)}, and the parameters :partition, :start and :end. Nothing was "
+                "changed; mend the SQL, or declare what it reads"
             ) from error
         raise
     finally:
@@ -137,10 +140,9 @@ class _Authorizer:
         self.upstream = self.views | {versions_name(u.table).lower() for u in pipeline.upstream}
         everything = connection.execute("SELECT lower(name) FROM main.sqlite_master WHERE type IN ('table', 'view')")
         self.others = {name for (name,) in everything} - self.upstream
+        self.denied = ""
 
-    def __call__(
-        self, action: int, one: str | None, two: str | None, database: str | None, through: str | None
-    ) -> int:
+    def __call__(self, action: int, one: str | None, two: str | None, database: str | None, through: str | None) -> int:
         name = (one or "").lower()
         if action == sqlite3.SQLITE_READ:
             # Without a column: of a view that was merged into the query, the table behind it.
@@ -151,6 +153,10 @@ class _Authorizer:
         else:
             # A table-valued function such as json_each is entered into the schema of the connection when it is first used.
             allowed = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE) or name == "sqlite_master"
+        if not allowed and not self.denied:
+            self.denied = (
+                f"{two or one} is not a function of the tables" if action == sqlite3.SQLITE_FUNCTION else f"{one}"
+            )
         return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
