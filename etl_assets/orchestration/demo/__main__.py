@@ -14,7 +14,7 @@ from etl_assets.errors import EtlError
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.demo.dev import DagsterDev, DagsterFailed
 from etl_assets.orchestration.demo.ground import ForeignData, Ground
-from etl_assets.orchestration.demo.plan import ACCIDENT, PARTS, Part
+from etl_assets.orchestration.demo.plan import ACCIDENT, DERIVED, PARTS, Part
 from etl_assets.orchestration.demo.telling import tell
 from etl_assets.orchestration.jobs import CHECKS_JOB
 from etl_assets.orchestration.names import extract_key, in_order, job_name, sensor_name, table_key
@@ -89,6 +89,14 @@ def _first_deliveries(console: Console, ground: Ground, dagster: DagsterDev) -> 
             dagster.backfill(assets, _scopes(part, dates), f"{name}: first deliveries")
             console.print(f"{landed}, backfill launched")
     _watch(console, ground, dagster, wanted)
+    days = [s.scope for s in survey(ground.settings, DERIVED).waiting()]
+    dagster.backfill([table_key(DERIVED).to_user_string()], days, f"{DERIVED.name}: of the first deliveries")
+    console.print(f"{DERIVED.name}: {_upstream()} are there, backfill of {len(days)} days launched")
+    _watch(console, ground, dagster, {DERIVED.name: len(days)})
+
+
+def _upstream() -> str:
+    return " and ".join(one.pipeline for one in DERIVED.upstream)
 
 
 def _accident(console: Console, ground: Ground, dagster: DagsterDev) -> str:
@@ -122,6 +130,13 @@ def _corrections(console: Console, ground: Ground, dagster: DagsterDev, accident
     for part in PARTS:
         dagster.start_sensor(sensor_name(part.pipeline))
     _watch(console, ground, dagster, wanted, before, accident)
+    before = {b.batch for b in open_sink(ground.settings.warehouse).ledger()}
+    days = [s.scope for s in survey(ground.settings, DERIVED).waiting()]
+    console.print(
+        f"{DERIVED.name}: stale are {len(days)} days, which have a correction of {_upstream()}; its sensor is on"
+    )
+    dagster.start_sensor(sensor_name(DERIVED))
+    _watch(console, ground, dagster, {DERIVED.name: len(days)}, before, accident)
 
 
 def _checks(console: Console, dagster: DagsterDev) -> None:
@@ -179,7 +194,7 @@ def _watch(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     deadline = time.monotonic() + DONE_WITHIN
     with Progress(*columns, TextColumn("[dim]{task.fields[doing]}"), console=console) as progress:
-        tasks = {n: progress.add_task(f"{n:11} committed", total=total, doing="") for n, total in wanted.items()}
+        tasks = {n: progress.add_task(f"{n:17} committed", total=total, doing="") for n, total in wanted.items()}
         while True:
             running = dagster.runs(*IN_FLIGHT)
             left = 0

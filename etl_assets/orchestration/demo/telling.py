@@ -7,11 +7,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from etl_assets.contract import ChangeLogTable, Pipeline, ReplacedTable
+from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, ReplacedTable
 from etl_assets.model import Batch
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.demo.ground import HOME, SHOWCASE, Ground
-from etl_assets.orchestration.demo.plan import LEFT, PARTS
+from etl_assets.orchestration.demo.plan import DERIVED, LEFT, PARTS
 from etl_assets.orchestration.names import in_order
 from etl_assets.pipelines.flights import flights
 from etl_assets.pipelines.weather import weather
@@ -19,16 +19,17 @@ from etl_assets.settings import LANDING, STAGED, WAREHOUSE, Settings
 from etl_assets.sink import open_sink
 from etl_assets.survey import survey
 
+PIPELINES: tuple[Pipeline, ...] = (*(part.pipeline for part in PARTS), DERIVED)
 COUNTS = ("inserted", "updated", "deleted", "unchanged", "moved", "aside", "restored", "stale", "ties")
 
 
 def tell(console: Console, ground: Ground) -> None:
     """Print all of it."""
     console.rule("[bold]3. What changed, and why (from the ledger)", align="left")
-    for part in PARTS:
-        for paragraph in (part.pipeline.description or "").split("\n\n"):
+    for pipeline in PIPELINES:
+        for paragraph in (pipeline.description or "").split("\n\n"):
             console.print(" ".join(paragraph.replace("``", "").split()), style="dim")
-        console.print(_changes(ground, part.pipeline))
+        console.print(_changes(ground, pipeline))
         console.print()
     console.rule("[bold]4. What is missing, and whether all of it is true", align="left")
     sink = open_sink(ground.settings.warehouse)
@@ -37,8 +38,8 @@ def tell(console: Console, ground: Ground) -> None:
             f"weather {scope} is [bold]missing[/bold], which is not empty: no delivery has come (its publisher has no "
             "such day), so the partition is not in the ledger, and not green in Dagster."
         )
-    for part in PARTS:
-        console.print(_sum(ground, part.pipeline))
+    for pipeline in PIPELINES:
+        console.print(_sum(ground, pipeline))
     console.rule("[bold]5. See for yourself", align="left")
     for command, what in _commands(ground):
         console.print(f"[bold]{command}[/bold]\n    {what}", soft_wrap=True)
@@ -60,7 +61,8 @@ def _sum(ground: Ground, pipeline: Pipeline) -> str:
         seen, gone = sum(b.counts.inserted for b in batches), sum(b.counts.deleted for b in batches)
         held = f"{rows} live rows; {seen:,} seen, {gone:,} withdrawn"
     true = "as the ledger committed them" if not differences else f"[red]{'; '.join(differences)}[/red]"
-    return f"{pipeline.name}: {held}, {true}; {len(waiting)} deliveries wait"
+    left = "partitions are stale" if isinstance(pipeline, DerivedTable) else "deliveries wait"
+    return f"{pipeline.name}: {held}, {true}; {len(waiting)} {left}"
 
 
 def _commands(ground: Ground) -> list[tuple[str, str]]:
@@ -102,5 +104,7 @@ def _delivery(batch: Batch, batches: Sequence[Batch], pipeline: Pipeline) -> str
     """The delivery, and the one that it superseded."""
     if in_order(pipeline):
         return batch.delivery
-    before = next((b.delivery for b in batches if b.batch == batch.supersedes), "")
-    return f"{before} → {batch.delivery}"
+    before = next(b for b in batches if b.batch == batch.supersedes)
+    if isinstance(pipeline, DerivedTable):
+        return f"computed anew ({before.revision} → {batch.revision})"
+    return f"{before.delivery} → {batch.delivery}"
