@@ -81,9 +81,12 @@ class _Surveyor:
         for known in sink.deliveries(pipeline.name):
             self.recorded[known.delivery.scope, known.delivery.name].append(known)
         self.batches: dict[tuple[str, str, int], Batch] = {}
+        self.begun: dict[tuple[str, str, int], Batch] = {}
         self.restated: Batch | None = None
         for batch in sink.ledger(pipeline.name):
-            self.batches[batch.scope, batch.delivery, batch.revision] = batch
+            place = (batch.scope, batch.delivery, batch.revision)
+            # A delivery is committed with the last of its batches.
+            (self.begun if batch.continues else self.batches)[place] = batch
             if batch.operation == "restate":
                 self.restated = batch
 
@@ -157,6 +160,9 @@ class _Surveyor:
             if manifest.upper <= position:
                 reason = f"its positions, up to {manifest.upper}, are committed by other deliveries"
                 return "superseded", reason, False
+            begun = self.begun.get((manifest.scope, manifest.delivery, manifest.revision))
+            if begun and begun.upper == position:
+                return frozen, f"committed up to position {position}, and the rest of it is not published yet", False
             if manifest.lower > position:
                 reason = f"waits for its turn: positions {position + 1} to {manifest.lower} are missing"
                 return frozen, reason, True

@@ -9,29 +9,41 @@ from pydantic import Field, model_validator
 from etl_assets.contract.columns import Frozen
 from etl_assets.contract.table import DeliveredTable
 
+#: How the positions of a log follow each other.
+Bounds = Literal["contiguous", "stated"]
+
 
 class Events(Frozen):
     """How an event is written: one JSON object a line.
 
     ``native``: ``{"pos": 7, "op": "upsert" | "delete", "version": 2, "row": {…}}``. ``debezium``: ``op`` is ``c``, ``r``,
     ``u`` or ``d``, with ``before`` and ``after``; an update that changes the key ends the old row and starts the new one.
-    Positions are contiguous. Versions grow with each change of an entity; without a version field the position is one.
+    Versions grow with each change of an entity; without a version field the position is one.
+
+    Positions grow by one from event to event. Where they leave gaps, as log sequence numbers do, ``bounds="stated"``: the
+    first line of each delivery is ``{"lower": L, "upper": U}``, and it holds all events after position L up to U, be there
+    none. The first delivery begins where the log does, at ``first_position - 1``.
     """
 
     envelope: Literal["native", "debezium"] = "native"
     position: str = "pos"
     version: str | None = "version"
     first_position: int = Field(1, ge=1, description="the position of the log's first event")
+    bounds: Bounds = "contiguous"
 
 
-def native(position: str = "pos", version: str | None = "version", first_position: int = 1) -> Events:
+def native(
+    position: str = "pos", version: str | None = "version", first_position: int = 1, bounds: Bounds = "contiguous"
+) -> Events:
     """Events with ``op`` upsert or delete, and the row under ``row``."""
-    return Events(envelope="native", position=position, version=version, first_position=first_position)
+    return Events(envelope="native", position=position, version=version, first_position=first_position, bounds=bounds)
 
 
-def debezium(position: str = "pos", version: str | None = "version", first_position: int = 1) -> Events:
+def debezium(
+    position: str = "pos", version: str | None = "version", first_position: int = 1, bounds: Bounds = "contiguous"
+) -> Events:
     """Events in Debezium's envelope; position and version are fields beside ``op``."""
-    return Events(envelope="debezium", position=position, version=version, first_position=first_position)
+    return Events(envelope="debezium", position=position, version=version, first_position=first_position, bounds=bounds)
 
 
 class ChangeLogTable(DeliveredTable):
@@ -42,6 +54,7 @@ class ChangeLogTable(DeliveredTable):
     """
 
     events: Events = Events()
+    batch_events: int = Field(1_000_000, ge=1, description="events published in one transaction; more become several")
 
     newest_counts: ClassVar[bool] = False
     operation: ClassVar[Literal["replace", "consume", "merge"]] = "consume"

@@ -172,7 +172,8 @@ class DeliveredTable(Table):
         The bytes of the declaring module stand for the transform and what it calls there. A change elsewhere is
         found by the content digest when the extract is made again, under a new label or an old one.
         """
-        shown = {"transform", "attempts", "max_partitions_per_run", "description", "group", "owners"}
+        # Into how many batches a log's delivery is cut changes none of its events, nor the batches that are committed.
+        shown = {"transform", "attempts", "max_partitions_per_run", "description", "group", "owners", "batch_events"}
         digest = hashlib.sha256(self.model_dump_json(exclude=shown).encode())
         digest.update(str(self.transform_version).encode())
         if self.transform and self.source_file and Path(self.source_file).is_file():

@@ -56,10 +56,11 @@ def _reconcile(context: dg.OpExecutionContext, pipeline: Pipeline, sink: Sink) -
 
 
 def _half_loaded(sink: Sink, pipeline: Pipeline) -> set[str]:
-    """Scopes of which one delivery is committed and a later one refused: not green, and not to be made so."""
+    """Scopes of which some is committed, and a later delivery, or the rest of one, is not: not to be made green."""
+    halves = {scope for scope, batch in sink.current(pipeline.name).items() if batch.continues}
     committed = {(b.scope, b.delivery, b.revision) for b in sink.ledger(pipeline.name)}
     newest = {(r.delivery.scope, r.delivery.name): r for r in sink.deliveries(pipeline.name)}
-    return {
+    return halves | {
         d.scope
         for d, refusal in ((r.delivery, r.refusal) for r in newest.values())
         if refusal and (d.scope, d.name, d.revision) not in committed

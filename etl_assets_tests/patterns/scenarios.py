@@ -25,6 +25,17 @@ def _next_events(world: World) -> None:
     world.deliver(B, lines(upsert(5, 2, 1, "plum"), delete(6, 2, 2), upsert(7, 4, 3, "old"), upsert(8, 1, 4)))
 
 
+def _events_of_three_batches(world: World) -> None:
+    """In each batch something happens to key 1; the second is all stale for what the table had of key 3."""
+    world.deliver(
+        B,
+        lines(
+            *(upsert(5, 2, 1, "plum"), upsert(6, 1, 5), upsert(7, 4, 3, "old"), upsert(8, 3, 3, "older")),
+            *(delete(9, 3, 1), upsert(10, 6, 3, "new")),
+        ),
+    )
+
+
 def _stale_events(world: World) -> None:
     world.deliver(B, lines(upsert(5, 0, 1, "old"), upsert(6, 0, 9, "ghost")))
 
@@ -65,6 +76,7 @@ ALL = {
     for s in (
         Scenario("first events", _nothing, _first_events, pipeline=prices()),
         Scenario("next events", _consumed, _next_events, scope=B, pipeline=prices()),
+        Scenario("three batches", _consumed, _events_of_three_batches, scope=B, pipeline=prices(batch_events=2)),
         Scenario("stale events", _consumed, _stale_events, scope=B, pipeline=prices()),
         Scenario("complete snapshot", _two_snapshots, _third_snapshot, scope=C, pipeline=readings(complete=window("value"))),
         Scenario("new column", _two_snapshots, _wider_snapshot, scope=C, pipeline=readings(new_columns="add")),

@@ -65,6 +65,7 @@ class SQLiteWarehouse:
         complete = isinstance(pipeline, WatermarkTable) and pipeline.complete != "no"
         index = pipeline.key if complete or self._has_rows(pipeline.name, extract.manifest.scope) else ()
         stage = work / "stage.sqlite"
+        stage.unlink(missing_ok=True)  # of the batch before
         stage_file.build(candidate_path(extract), extract.manifest, stage, index)
         return stage
 
