@@ -22,7 +22,8 @@ class Events(Frozen):
 
     Positions grow by one from event to event. Where they leave gaps, as log sequence numbers do, ``bounds="stated"``: the
     first line of each delivery is ``{"lower": L, "upper": U}``, and it holds all events after position L up to U, be there
-    none. The first delivery begins where the log does, at ``first_position - 1``.
+    none. ``"events": N`` beside them says how many: a file that is cut off between two lines is noticed by it alone. The
+    first delivery begins where the log does, at ``first_position - 1``.
     """
 
     envelope: Literal["native", "debezium"] = "native"

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from etl_assets.contract import ChangeLogTable
-from etl_assets.errors import BadEvent, BadPositions, BrokenDelivery, Undecodable, ZeroBytes
+from etl_assets.errors import BadEvent, BadPositions, BrokenDelivery, ShrunkDelivery, Undecodable, ZeroBytes
 from etl_assets.model import ExtractColumn, Fetched, Part
 from etl_assets.staging.candidate import Content
 from etl_assets.staging.casting import INT64, cast
@@ -35,12 +35,16 @@ _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 @dataclass(slots=True)
 class Interval:
-    """The positions read so far: ``(lower, upper]``; ``stated`` is where the delivery says that it ends."""
+    """The positions read so far: ``(lower, upper]``.
+
+    ``stated`` is where the delivery says that it ends, ``wanted`` how many events it says that it has.
+    """
 
     lower: int | None = None
     upper: int = 0
     events: int = 0
     stated: int | None = None
+    wanted: int | None = None
 
     @property
     def end(self) -> int:
@@ -128,6 +132,11 @@ def read_events(contract: ChangeLogTable, path: Path, shown: str, interval: Inte
         raise ZeroBytes(
             f"{shown}: no events: an interrupted transfer, or an interval that says nothing. Deliver it again"
         )
+    if interval.wanted not in (None, interval.events):
+        raise ShrunkDelivery(
+            f"{shown}: {interval.events:,} events, and its first line says {interval.wanted:,}: an interrupted transfer, or "
+            "events that were left out. Deliver it again"
+        )
     if chunk:
         yield _typed(contract, chunk, shown)
 
@@ -176,15 +185,16 @@ def _object(line: bytes, place: str) -> dict[str, Any]:
 
 def _begin(interval: Interval, fields: dict[str, Any], place: str) -> None:
     """The first line of a delivery that states its bounds."""
-    if fields.keys() != {"lower", "upper"}:
+    if not {"lower", "upper"} <= fields.keys() <= {"lower", "upper", "events"}:
         raise BadEvent(
             f"{place}: the delivery does not say which positions it covers (bounds='stated'): its first line has to be "
-            '{"lower": L, "upper": U}, for all events after L up to U'
+            '{"lower": L, "upper": U}, for all events after L up to U, with or without "events": N'
         )
     lower, upper = (_number(fields, name, place, least=0) for name in ("lower", "upper"))
     if lower >= upper:
         raise BadPositions(f"{place}: the delivery covers no position: it begins after {lower} and ends at {upper}")
     interval.lower, interval.upper, interval.stated = lower, lower, upper
+    interval.wanted = _number(fields, "events", place, least=0) if "events" in fields else None
 
 
 def _advance(interval: Interval, position: int, place: str) -> None:
