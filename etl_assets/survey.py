@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from etl_assets.contract import ChangeLogTable, Pipeline, WatermarkTable
+from etl_assets.contract.partitions import shard_of, shards_of
 from etl_assets.landing import Landing
 from etl_assets.model import Arrival, Batch, Delivery, Manifest, RecordedDelivery
 from etl_assets.settings import Settings
@@ -76,7 +77,7 @@ class _Surveyor:
     def __init__(self, pipeline: Pipeline, landing: Landing, sink: Sink, staged: StagedFolder) -> None:
         self.pipeline, self.landing, self.staged = pipeline, landing, staged
         self.current = sink.current(pipeline.name)
-        self.position = sink.position(pipeline.name)
+        self.positions = {shard: sink.position(pipeline.name, shard) for shard in shards_of(pipeline.partitions)}
         self.recorded: dict[tuple[str, str], list[RecordedDelivery]] = defaultdict(list)
         for known in sink.deliveries(pipeline.name):
             self.recorded[known.delivery.scope, known.delivery.name].append(known)
@@ -156,7 +157,8 @@ class _Surveyor:
         """A frozen delivery that is not published: of a change log, whether its turn is over or has not come."""
         frozen: State = "staged"
         if isinstance(self.pipeline, ChangeLogTable) and manifest.upper is not None and manifest.lower is not None:
-            position = self.pipeline.events.first_position - 1 if self.position is None else self.position
+            done = self.positions[shard_of(self.pipeline.partitions, manifest.scope)]
+            position = self.pipeline.events.first_position - 1 if done is None else done
             if manifest.upper <= position:
                 reason = f"its positions, up to {manifest.upper}, are committed by other deliveries"
                 return "superseded", reason, False

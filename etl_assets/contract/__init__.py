@@ -2,7 +2,17 @@
 
 from etl_assets.contract.changelog import ChangeLogTable, Events, debezium, native
 from etl_assets.contract.columns import Column, boolean, date, decimal, integer, json, real, text, timestamp
-from etl_assets.contract.partitions import Daily, Hourly, Monthly, Static, StaticPartitions, TimePartitions, Weekly
+from etl_assets.contract.partitions import (
+    Daily,
+    Hourly,
+    Monthly,
+    Sharded,
+    ShardedPartitions,
+    Static,
+    StaticPartitions,
+    TimePartitions,
+    Weekly,
+)
 from etl_assets.contract.policies import (
     DateOf,
     FileFormat,
@@ -36,6 +46,8 @@ __all__ = [
     "Quarantine",
     "ReferenceTable",
     "Repair",
+    "Sharded",
+    "ShardedPartitions",
     "Static",
     "StaticPartitions",
     "Table",

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from etl_assets.contract.columns import Frozen
+from etl_assets.contract.partitions import ShardedPartitions
 from etl_assets.contract.table import DeliveredTable
 
 #: How the positions of a log follow each other.
@@ -52,12 +53,16 @@ class ChangeLogTable(DeliveredTable):
 
     ``partitions`` are the days (or hours …) of arrival. Every delivery is consumed, in order of position: a gap or an
     overlap is refused by name. A row that is deleted is remembered, so that a stale event does not bring it back.
+
+    Where the log comes in shards, each with positions of its own, ``partitions`` are ``Sharded(Daily(…), "eu", "us")``, and
+    ``landing`` says where ``{shard}`` stands. One key's events may be in several shards: its version orders them.
     """
 
     events: Events = Events()
     batch_events: int = Field(1_000_000, ge=1, description="events published in one transaction; more become several")
 
     newest_counts: ClassVar[bool] = False
+    has_shards: ClassVar[bool] = True
     operation: ClassVar[Literal["replace", "consume", "merge"]] = "consume"
 
     @model_validator(mode="after")
@@ -66,6 +71,8 @@ class ChangeLogTable(DeliveredTable):
             raise ValueError("key: the rows of a change log are told apart by a key")
         if self.transform is not None or self.inputs:
             raise ValueError("transform: events are applied as they are; derive another table for what is computed")
+        if isinstance(self.partitions, ShardedPartitions) and self.events.version is None:
+            raise ValueError("events: positions of two shards do not compare, so events of shards need a version")
         if self.new_columns == "add":
             raise ValueError(
                 "new_columns: the rows of a log have the contract's columns; others are refused or ignored"

@@ -2,12 +2,25 @@
 
 import dagster as dg
 
-from etl_assets.contract import StaticPartitions
+from etl_assets.contract import ShardedPartitions, StaticPartitions
 from etl_assets.contract.partitions import Partitions
+
+#: The dimensions of a log with shards, in the order in which they stand in its keys (Dagster sorts them by name).
+ARRIVAL, SHARD = "arrival", "shard"
+
+
+def partition_key(partitions: Partitions, scope: str) -> str:
+    """A scope as Dagster has it in events: of two dimensions its key also tells each of them."""
+    if isinstance(partitions, ShardedPartitions):
+        return dg.MultiPartitionKey(dict(zip((ARRIVAL, SHARD), partitions.split(scope), strict=True)))
+    return scope
 
 
 def partitions_definition(partitions: Partitions) -> dg.PartitionsDefinition[str]:
     """The Dagster definition with exactly the contract's keys."""
+    if isinstance(partitions, ShardedPartitions):
+        shards = dg.StaticPartitionsDefinition(list(partitions.shards))
+        return dg.MultiPartitionsDefinition({ARRIVAL: partitions_definition(partitions.arrival), SHARD: shards})
     if isinstance(partitions, StaticPartitions):
         return dg.StaticPartitionsDefinition(list(partitions.names))
     definition = {

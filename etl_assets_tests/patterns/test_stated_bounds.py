@@ -149,9 +149,7 @@ def test_a_delivery_begins_where_the_last_one_ended(log: World, lower: int, uppe
 
 
 @pytest.mark.parametrize("lower, kind", [(99, "an overlap"), (101, "a gap")])
-def test_the_first_delivery_begins_where_the_contract_says_that_the_log_does(
-    log: World, lower: int, kind: str
-) -> None:
+def test_the_first_delivery_begins_where_the_contract_says_that_the_log_does(log: World, lower: int, kind: str) -> None:
     log.deliver(A, lines(bounds(lower, 250), upsert(102, 1, 1)))
     refused(log, UnexpectedCursor, kind)
 
@@ -177,7 +175,7 @@ def test_batches_are_cut_at_events_and_the_last_one_ends_where_the_delivery_does
     coming.close()  # type: ignore[attr-defined]
     shutil.rmtree(tmp_path / "staged")
     assert {o.status for o in log.load(A)} <= {"already committed", "committed"}
-    ends = [10, 25, 40, 70][size - 1 : 3 : size] + [100]
+    ends = [*[10, 25, 40, 70][size - 1 : 3 : size], 100]
     assert [(b.lower, b.upper) for b in log.ledger()] == list(itertools.pairwise([0, *ends]))
     assert sum(b.counts.source for b in log.ledger()) == 4
     assert (position(log), versions(log)) == (100, [(1, 2, 1), (2, 2, 0)])

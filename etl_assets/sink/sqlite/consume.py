@@ -6,6 +6,7 @@ import datetime as dt
 import sqlite3
 
 from etl_assets.contract import ChangeLogTable, Lookback, WatermarkTable, Window
+from etl_assets.contract.partitions import shard_of
 from etl_assets.errors import EmptyDelivery, LedgerMismatch, Superseded, UnexpectedCursor
 from etl_assets.model import Changes, Counts, Extract, Manifest, Restatement
 from etl_assets.sink.sqlite import ledger
@@ -28,7 +29,7 @@ def consume_events(
     table, new = prepare_table(connection, pipeline, manifest.columns)
     if new:
         _check_never_filled(connection, pipeline)
-    done = ledger.position(connection, pipeline.name)
+    done = ledger.position(connection, pipeline.name, shard_of(pipeline.partitions, manifest.scope))
     at = pipeline.events.first_position - 1 if done is None else done
     assert manifest.lower is not None
     assert manifest.upper is not None

@@ -10,6 +10,7 @@ import sqlite3
 from dataclasses import dataclass, replace
 
 from etl_assets.contract import ChangeLogTable, PartitionedTable, Pipeline, WatermarkTable
+from etl_assets.contract.partitions import shard_of
 from etl_assets.errors import (
     BatchIdentityConflict,
     EmptyDelivery,
@@ -104,6 +105,7 @@ def publish(
         counts=replace(done.counts, source=manifest.source_rows, rejected=manifest.rejected_rows),
         supersedes=partition.batch.batch if partition.batch else None,
         committed_at="",
+        shard=shard_of(pipeline.partitions, manifest.scope),
         continues=manifest.continues,
     )
     committed_at = ledger.insert_batch(connection, batch, partition.batch.id if partition.batch else None)
