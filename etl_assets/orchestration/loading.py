@@ -14,7 +14,7 @@ from etl_assets.orchestration import metadata
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.names import ACCEPTED, extract_key, in_order, table_key
 from etl_assets.orchestration.outcomes import Outcomes, Shown
-from etl_assets.orchestration.partitions import partition_key
+from etl_assets.orchestration.partitions import partition_tags
 from etl_assets.orchestration.resources import Rooms
 
 #: Further attempts within a run while another writer holds the warehouse; each has waited for its busy timeout already.
@@ -149,14 +149,9 @@ class Load:
     def _materialise(self) -> None:
         """Report what is committed, where the op yields no results."""
         for one in self._shown():
-            tags = {"dagster/data_version": one.version}
+            tags = {"dagster/data_version": one.version} | partition_tags(self.pipeline.partitions, one.scope)
             self.context.log_event(
-                dg.AssetMaterialization(
-                    one.asset,
-                    partition=partition_key(self.pipeline.partitions, one.scope),
-                    metadata=one.metadata,
-                    tags=tags,
-                )
+                dg.AssetMaterialization(one.asset, partition=one.scope, metadata=one.metadata, tags=tags)
             )
 
     def _shown(self) -> list[Shown]:

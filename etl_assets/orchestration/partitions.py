@@ -9,11 +9,13 @@ from etl_assets.contract.partitions import Partitions
 ARRIVAL, SHARD = "arrival", "shard"
 
 
-def partition_key(partitions: Partitions, scope: str) -> str:
-    """A scope as Dagster has it in events: of two dimensions its key also tells each of them."""
-    if isinstance(partitions, ShardedPartitions):
-        return dg.MultiPartitionKey(dict(zip((ARRIVAL, SHARD), partitions.split(scope), strict=True)))
-    return scope
+def partition_tags(partitions: Partitions, scope: str) -> dict[str, str]:
+    """What Dagster puts on an event of a partition of two dimensions, and reads the partition's key from."""
+    if not isinstance(partitions, ShardedPartitions):
+        return {}
+    return {
+        f"dagster/partition/{name}": key for name, key in zip((ARRIVAL, SHARD), partitions.split(scope), strict=True)
+    }
 
 
 def partitions_definition(partitions: Partitions) -> dg.PartitionsDefinition[str]:

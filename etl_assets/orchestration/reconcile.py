@@ -14,7 +14,7 @@ from etl_assets.orchestration import metadata
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.inflight import partitions_running
 from etl_assets.orchestration.names import extract_key, in_order, table_key
-from etl_assets.orchestration.partitions import partition_key
+from etl_assets.orchestration.partitions import partition_tags
 from etl_assets.orchestration.resources import Rooms
 from etl_assets.sink import Sink, open_sink
 
@@ -78,9 +78,9 @@ def _report(context: dg.OpExecutionContext, pipeline: Pipeline, batch: Batch, sh
             dg.AssetMaterialization(
                 key,
                 description=described,
-                partition=partition_key(pipeline.partitions, batch.scope),
+                partition=batch.scope,
                 metadata=values,
-                tags={"dagster/data_version": batch.digest},
+                tags={"dagster/data_version": batch.digest} | partition_tags(pipeline.partitions, batch.scope),
             )
         )
     context.log.info(described)

@@ -16,7 +16,7 @@ from typing import Any
 
 import dagster as dg
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import Pipeline, ShardedPartitions
 from etl_assets.contract.partitions import shard_of, shards_of
 from etl_assets.landing import settling
 from etl_assets.orchestration.inflight import (
@@ -141,13 +141,15 @@ def _request(pipeline: Pipeline, group: Sequence[Status], ended: Counter[str]) -
     # Dagster never launches a run key twice, even after a failure: the attempt makes it another one.
     attempt = max(ended[one] for one in labels) + 1
     tags = {PIPELINE_TAG: pipeline.name, DELIVERIES_TAG: "\n".join(labels)}
-    if len(group) == 1:
+    sharded = isinstance(pipeline.partitions, ShardedPartitions)
+    if len(group) == 1 and not sharded:
         run_key = f"{pipeline.name}/{labels[0]} attempt {attempt}"
         return dg.RunRequest(run_key=run_key, partition_key=group[0].scope, tags=tags)
     first, last = group[0].scope, group[-1].scope
     deliveries = hashlib.sha256("\n".join(labels).encode()).hexdigest()[:16]
     run_key = f"{pipeline.name}/{first}..{last} deliveries {deliveries} attempt {attempt}"
-    if first == last:
+    # Of two dimensions even one partition goes as a range: for its key Dagster makes tags that it then warns of.
+    if first == last and not sharded:
         return dg.RunRequest(run_key=run_key, partition_key=first, tags=tags)
     return dg.RunRequest(run_key=run_key, tags={**tags, RANGE_START_TAG: first, RANGE_END_TAG: last})
 
