@@ -11,14 +11,14 @@ import contextlib
 import itertools
 import re
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from etl_assets.ahead import prepared
-from etl_assets.contract import Pipeline
+from etl_assets.contract import ChangeLogTable, Pipeline
 from etl_assets.errors import (
     DeliveryAbsent,
     EtlError,
@@ -33,7 +33,7 @@ from etl_assets.errors import (
     UnknownScope,
     UpstreamMoved,
 )
-from etl_assets.model import Arrival, Claim, Counts, Delivery, Extract, Fetched, Receipt, Restatement, batch_id
+from etl_assets.model import Arrival, Batch, Claim, Counts, Delivery, Extract, Fetched, Receipt, Restatement, batch_id
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
 from etl_assets.sources import open_source
@@ -48,7 +48,7 @@ Verdict = Literal["committed", "already committed", "staged", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one scope in a run."""
+    """What became of one scope in a run, or of one batch of it. ``final`` says that it is the last one of its delivery."""
 
     pipeline: str
     scope: str
@@ -59,6 +59,7 @@ class Outcome:
     receipt: Receipt | None = None
     error: EtlError | None = None
     attempts: int = 0
+    final: bool = True
 
     @property
     def counts(self) -> Counts:
@@ -87,11 +88,17 @@ class _Turn:
 
 @dataclass(slots=True)
 class _Prepared:
-    """What was made of a turn before its transaction, and the private folder that holds it."""
+    """What was made of a turn before its transaction, and the private folder that holds it.
+
+    ``batch`` is what is published next: the extract, or one part of it; ``known`` what the ledger has of the others.
+    """
 
     delivery: Delivery | None = None
     extract: Extract | None = None
+    batch: Extract | None = None
+    work: Path | None = None
     stage: Path | None = None
+    known: dict[str, Batch] = field(default_factory=dict)
     error: EtlError | None = None
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -155,8 +162,7 @@ class Engine:
             for scope in scopes:
                 yield from done.get(scope, ())
                 for turn, made in itertools.islice(coming, count[scope]):
-                    if scope not in refused:
-                        outcome = self._finish(turn, made, restate, publish)
+                    for outcome in () if scope in refused else self._finish(turn, made, restate, publish):
                         if outcome.error:
                             refused.add(scope)
                         yield outcome
@@ -193,36 +199,37 @@ class Engine:
         for recorded in self.sink.deliveries(self.pipeline.name, scopes):
             known[recorded.delivery.scope, recorded.delivery.name] = recorded.delivery
         version = self.pipeline.transform_version
-        ledger = {
-            (b.scope, b.delivery, b.revision): b
-            for b in self.sink.ledger(self.pipeline.name, scopes)
-            if b.transform_version == version
-        }
+        ledger: dict[tuple[str, str, int], list[Batch]] = defaultdict(list)
+        for batch in self.sink.ledger(self.pipeline.name, scopes):
+            if batch.transform_version == version:
+                ledger[batch.scope, batch.delivery, batch.revision].append(batch)
         current = self.sink.current(self.pipeline.name, scopes)
         differing = self.sink.differing(self.pipeline, scopes)
 
-        def settle(arrival: Arrival) -> Outcome | None:
+        def settle(arrival: Arrival) -> list[Outcome]:
+            """The batches of a delivery that is committed whole; none where it is not."""
             delivery = known.get((arrival.scope, arrival.name))
             if delivery is None or delivery.stamp != arrival.stamp or arrival.scope in differing:
-                return None
-            batch = ledger.get((delivery.scope, delivery.name, delivery.revision))
-            if batch is None or batch.input_sha256 != delivery.sha256:
-                return None
+                return []
+            found = ledger.get((delivery.scope, delivery.name, delivery.revision), [])
+            batch = found[-1] if found else None
+            if batch is None or batch.continues or batch.input_sha256 != delivery.sha256:
+                return []
             extract = self._frozen(delivery)
-            if batch.code != self.pipeline.code and not (extract and extract.manifest.digest == batch.digest):
-                return None
+            batches = found if not self.pipeline.newest_counts else [batch]
+            if batch.code != self.pipeline.code and not (extract and _digests(extract) == [b.digest for b in batches]):
+                return []
             newer = current[arrival.scope] if self.pipeline.newest_counts else batch
             superseded_by = newer.batch if newer.id != batch.id else None
-            receipt = Receipt("already committed", batch, superseded_by=superseded_by)
-            return self._outcome(arrival.scope, delivery, extract, receipt)
+            receipts = (Receipt("already committed", b, superseded_by=superseded_by) for b in batches)
+            return [self._outcome(arrival.scope, delivery, extract, receipt) for receipt in receipts]
 
         found: dict[str, list[Outcome]] = {}
         for scope in scopes:
             complete = [a for a in arrivals[scope] if not a.arriving]
-            outcomes = [settle(a) for a in (complete[-1:] if self.pipeline.newest_counts else complete)]
-            settled = [o for o in outcomes if o is not None]
-            if settled and len(settled) == len(outcomes):
-                found[scope] = settled
+            settled = [settle(a) for a in (complete[-1:] if self.pipeline.newest_counts else complete)]
+            if settled and all(settled):
+                found[scope] = [outcome for outcomes in settled for outcome in outcomes]
         return found
 
     def _restated(self, scopes: Sequence[str], restate: Restatement) -> dict[str, list[Outcome]]:
@@ -256,10 +263,13 @@ class Engine:
             if turn.claim is None:
                 raise self._missing(turn.scope)
             work = made.held.enter_context(self.staged.workspace())
+            made.work = work
             made.delivery, fetched, shown = self._read(turn.scope, turn.name, work)
             self._check_redelivery(made.delivery, shown)
             made.extract = self._freeze(made.delivery, fetched, shown, work)
-            made.stage = self.sink.prepare(self.pipeline, made.extract, work)
+            made.known = self._known_parts(made.delivery) if made.extract.manifest.parts else {}
+            made.batch = next(b for b in made.extract.batches if not _is_known(b, made.known))
+            made.stage = self.sink.prepare(self.pipeline, made.batch, work)
         except EtlError as error:
             made.error = error
         except BaseException:
@@ -267,7 +277,32 @@ class Engine:
             raise
         return made
 
-    def _finish(self, turn: _Turn, made: _Prepared, restate: Restatement | None, publish: bool) -> Outcome:
+    def _finish(self, turn: _Turn, made: _Prepared, restate: Restatement | None, publish: bool) -> Iterator[Outcome]:
+        """Publish what was prepared, a batch at a time, up to one that is refused."""
+        if made.error is not None or made.extract is None or not publish:
+            yield self._finish_batch(turn, made, restate, publish)
+            return
+        assert made.delivery is not None
+        assert made.work is not None
+        for batch in made.extract.batches:
+            if _is_known(batch, made.known):
+                receipt = Receipt("already committed", made.known[batch.manifest.batch])
+                yield self._outcome(turn.scope, made.delivery, made.extract, receipt)
+                continue
+            if batch != made.batch:
+                made.batch = batch
+                try:
+                    made.stage = self.sink.prepare(self.pipeline, batch, made.work)
+                except OperationalError:
+                    raise
+                except EtlError as error:
+                    made.error = error
+            outcome = self._finish_batch(turn, made, restate, publish)
+            yield outcome
+            if outcome.error:
+                return
+
+    def _finish_batch(self, turn: _Turn, made: _Prepared, restate: Restatement | None, publish: bool) -> Outcome:
         """Publish what was prepared, or say why not."""
         scope, delivery, extract = turn.scope, made.delivery, made.extract
         try:
@@ -276,23 +311,26 @@ class Engine:
             assert turn.claim is not None
             assert delivery is not None
             assert extract is not None
+            assert made.batch is not None
             assert made.stage is not None
             if not publish:
                 self.sink.record(turn.claim, delivery)
                 return Outcome(self.pipeline.name, scope, "staged", self._batch_id(delivery), delivery, extract)
-            receipt = self.sink.publish(self.pipeline, turn.claim, delivery, extract, made.stage, restate)
+            receipt = self.sink.publish(self.pipeline, turn.claim, delivery, made.batch, made.stage, restate)
             return self._outcome(scope, delivery, extract, receipt)
         except OperationalError:
             raise
         except EtlError as error:
             attempts = self._remember(turn.claim, delivery, error)
-            batch = self._batch_id(delivery) if delivery else None
+            batch = made.batch.manifest.batch if made.batch else self._batch_id(delivery) if delivery else None
             return Outcome(
                 self.pipeline.name, scope, "refused", batch, delivery, extract, error=error, attempts=attempts
             )
 
     def _outcome(self, scope: str, delivery: Delivery, extract: Extract | None, receipt: Receipt) -> Outcome:
-        return Outcome(self.pipeline.name, scope, receipt.status, receipt.batch.batch, delivery, extract, receipt)
+        batch = receipt.batch
+        final = not batch.continues
+        return Outcome(self.pipeline.name, scope, receipt.status, batch.batch, delivery, extract, receipt, final=final)
 
     def _missing(self, scope: str) -> MissingDelivery:
         return MissingDelivery(
@@ -364,6 +402,13 @@ class Engine:
     def _frozen(self, delivery: Delivery) -> Extract | None:
         return self.staged.find(delivery, self.pipeline.code, self.pipeline.transform_version)
 
+    def _known_parts(self, delivery: Delivery) -> dict[str, Batch]:
+        """By their ids, the batches of a log's delivery that are committed."""
+        if not isinstance(self.pipeline, ChangeLogTable):
+            return {}
+        batches = self.sink.ledger(self.pipeline.name, [delivery.scope])
+        return {b.batch: b for b in batches if (b.delivery, b.revision) == (delivery.name, delivery.revision)}
+
     def _check_redelivery(self, delivery: Delivery, shown: str) -> None:
         if self.pipeline.redelivery == "strict" and delivery.revision > 1:
             raise RewrittenDelivery(
@@ -378,7 +423,8 @@ class Engine:
         assert fetched is not None
         try:
             completed = self.source.complete(delivery, fetched, work)
-            return stage(self.pipeline, delivery, completed, shown, self.staged, work)
+            cuts = [b.upper for b in self._known_parts(delivery).values() if b.upper is not None]
+            return stage(self.pipeline, delivery, completed, shown, self.staged, work, cuts)
         except OSError as error:
             raise StagingFailed(
                 f"{shown}: cannot be frozen below {self.staged.root}: {error}. Nothing was published; mend the folder or "
@@ -395,3 +441,13 @@ class Engine:
             return 0
         refusal = self.sink.refuse(claim, delivery, error, self.pipeline.code)
         return refusal.attempts if refusal else 0
+
+
+def _is_known(batch: Extract, known: Mapping[str, Batch]) -> bool:
+    """Whether a part is committed. The last one is published all the same: that notes what was read of the delivery."""
+    found = known.get(batch.manifest.batch)
+    return bool(batch.manifest.continues and found and found.digest == batch.manifest.digest)
+
+
+def _digests(extract: Extract) -> list[str]:
+    return [batch.manifest.digest for batch in extract.batches]

@@ -13,13 +13,13 @@ import functools
 import hashlib
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from upath import UPath
 
-from etl_assets.contract import DeliveredTable, StaticPartitions
+from etl_assets.contract import DeliveredTable, ShardedPartitions, StaticPartitions
 from etl_assets.contract.partitions import Partitions
 from etl_assets.errors import EtlError, LandingUnreachable, StagingFailed, StillArriving
 from etl_assets.model import Arrival, Delivery, Fetched
@@ -63,16 +63,19 @@ class Landing:
         self.pipeline = pipeline
         partitions = pipeline.partitions
         names = partitions.names if isinstance(partitions, StaticPartitions) else ()
-        self._keys = {landing_segment(name): name for name in names}
+        shards = partitions.shards if isinstance(partitions, ShardedPartitions) else ()
+        self._keys = {landing_segment(name): name for name in (*names, *shards)}
         #: The scope of files under a pattern that names none: that of the only partition.
         self._only = names[0] if names else ""
         #: What the keys of the contract look like; a name that fits it is not read in any other way.
-        self._form = _key_form(partitions)
+        self._forms = {"partition": _key_form(partitions), "shard": _one_of(shards)}
 
     def pattern(self, scope: str | None = None) -> str:
         """The full pattern that is searched, for messages."""
         below = self.pipeline.landing
-        return f"{self.root}/{below.replace('{partition}', landing_segment(scope)) if scope is not None else below}"
+        for name, value in self._split(scope).items() if scope is not None else ():
+            below = below.replace(f"{{{name}}}", landing_segment(value))
+        return f"{self.root}/{below}"
 
     def absence(self, scope: str) -> str:
         """Where a delivery was looked for and not found, in words."""
@@ -88,7 +91,8 @@ class Landing:
         try:
             self._check_root()
             controls: set[str] = set()
-            found = list(self._match(_Place(self.root.path), self.pipeline.landing.split("/"), scope, controls))
+            wanted = self._split(scope) if scope is not None else {}
+            found = list(self._match(_Place(self.root.path), self.pipeline.landing.split("/"), wanted, controls))
         except LandingUnreachable:
             raise
         except Exception as error:  # each filesystem has its own: botocore, aiohttp, OSError
@@ -165,19 +169,29 @@ class Landing:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _match(self, place: _Place, segments: list[str], scope: str | None, controls: set[str]) -> Iterator[Arrival]:
+    def _split(self, scope: str) -> dict[str, str]:
+        """What of a scope stands for each placeholder of the pattern."""
+        if isinstance(self.pipeline.partitions, ShardedPartitions):
+            return dict(zip(("partition", "shard"), self.pipeline.partitions.split(scope), strict=True))
+        return {"partition": scope}
+
+    def _match(
+        self, place: _Place, segments: list[str], wanted: dict[str, str], controls: set[str]
+    ) -> Iterator[Arrival]:
         """The files below a place that fit the rest of the pattern; ``controls`` collects what control files are for.
 
-        A file has one scope and one name, whether all scopes are listed or its own only.
+        A file has one scope and one name, whether all scopes are listed or its own only, the ``wanted`` one.
         """
         segment, rest = segments[0], segments[1:]
         if rest and not _is_pattern(segment):
-            yield from self._match(place.literal(segment), rest, scope, controls)
+            yield from self._match(place.literal(segment), rest, wanted, controls)
             return
-        if rest and segment == "{partition}" and scope is not None:
+        own = segment[1:-1] if segment in ("{partition}", "{shard}") else ""
+        if rest and own and wanted:
             # One partition's own folder: what lies beside it is none of its business.
-            folder = f"{place.folder.rstrip('/')}/{landing_segment(scope)}"
-            yield from self._match(dataclasses.replace(place, folder=folder, key=scope), rest, scope, controls)
+            folder = f"{place.folder.rstrip('/')}/{landing_segment(wanted[own])}"
+            inner = dataclasses.replace(place, folder=folder, keys={**place.keys, own: wanted[own]})
+            yield from self._match(inner, rest, wanted, controls)
             return
         for entry in self._list(place.folder):
             path = entry["name"].rstrip("/")
@@ -186,14 +200,14 @@ class Landing:
             if base.startswith(".") or path == place.folder.rstrip("/") or (entry["type"] == "directory") == (not rest):
                 continue
             if rest:
-                inner = self._step(place, segment, path, base)
-                if inner and (scope is None or inner.key in (None, scope)):
-                    if segment == "{partition}":
-                        inner = dataclasses.replace(inner, name=place.name, bare=place.bare)
-                    yield from self._match(inner, rest, scope, controls)
+                step = self._step(place, segment, path, base)
+                if step and all(step.keys[name] == wanted.get(name, step.keys[name]) for name in step.keys):
+                    if own:
+                        step = dataclasses.replace(step, name=place.name, bare=place.bare)
+                    yield from self._match(step, rest, wanted, controls)
                 continue
             found = self._leaf(place, segment, path, base, controls)
-            if found and scope in (None, self._scope(found[0])):
+            if found and (not wanted or self._split(self._scope(found[0])) == wanted):
                 yield self._arrival(entry, *found)
 
     def _leaf(
@@ -217,22 +231,22 @@ class Landing:
     def _step(self, place: _Place, segment: str, path: str, base: str, ending: str = "") -> _Place | None:
         """The place one folder or file further on, or None when its name does not fit the segment."""
         text = base.removesuffix(ending)
-        encoded = landing_segment(place.key) if place.key is not None else None
-        for regex in _regexes(segment, self._form, encoded):
+        known = {name: re.escape(landing_segment(key)) for name, key in place.keys.items()}
+        for regex in _regexes(segment, tuple((self._forms | known).items()), tuple(known.items())):
             if match := regex.fullmatch(text):
                 break
         else:
             return None
-        key, spans = place.key, []
-        if "partition" in match.re.groupindex:
-            key = self._keys.get(match["partition"], match["partition"])
-            spans = [match.span(group) for group in range(1, match.re.groups + 1)]
+        keys = place.keys | {name: self._keys.get(match[name], match[name]) for name in match.re.groupindex}
+        spans = sorted(match.span(group) for group in range(1, match.re.groups + 1))
         # Names are compared across partitions too (as releases), so the partition's key is taken out of them.
         bare = _without(base, spans)
-        return _Place(path, key, (*place.name, base), (*place.bare, bare))
+        return _Place(path, keys, (*place.name, base), (*place.bare, bare))
 
     def _scope(self, place: _Place) -> str:
-        return place.key if place.key is not None else self._only
+        if isinstance(self.pipeline.partitions, ShardedPartitions):
+            return self.pipeline.partitions.join(place.keys["partition"], place.keys["shard"])
+        return place.keys.get("partition", self._only)
 
     @staticmethod
     def _waiting(base: str) -> str | None:
@@ -280,51 +294,61 @@ class Landing:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Place:
-    """How far a path has been matched: its partition key if that is known, and the name that is left of it.
+    """How far a path has been matched: its partition key (and shard) if that is known, and the name that is left of it.
 
-    A name is what stands below the pattern's first wildcard, without the partition's own folder; ``bare`` is the
-    same without the partition's key.
+    A name is what stands below the pattern's first wildcard, without the folders of the partition and the shard;
+    ``bare`` is the same without their keys.
     """
 
     folder: str
-    key: str | None = None
+    keys: dict[str, str] = dataclasses.field(default_factory=dict)
     name: tuple[str, ...] = ()
     bare: tuple[str, ...] = ()
 
     def literal(self, segment: str) -> _Place:
         folder = f"{self.folder.rstrip('/')}/{segment}"
-        if self.key is None and not self.name:
+        if not self.keys and not self.name:
             return dataclasses.replace(self, folder=folder)
         return dataclasses.replace(self, folder=folder, name=(*self.name, segment), bare=(*self.bare, segment))
 
 
 def _is_pattern(segment: str) -> bool:
-    return "{partition}" in segment or "*" in segment or "?" in segment
+    return any(mark in segment for mark in ("{partition}", "{shard}", "*", "?"))
 
 
 def _key_form(partitions: Partitions) -> str:
     """A regular expression for the keys of the contract, as they stand in paths."""
     if isinstance(partitions, StaticPartitions):
-        return "|".join(re.escape(landing_segment(name)) for name in sorted(partitions.names, key=len, reverse=True))
+        return _one_of(partitions.names)
+    if isinstance(partitions, ShardedPartitions):
+        return _key_form(partitions.arrival)
     day = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
     return rf"{day}-[0-9]{{2}}:[0-9]{{2}}(?:[+-][0-9]{{4}})?" if partitions.cadence == "hourly" else day
 
 
+def _one_of(names: Sequence[str]) -> str:
+    return "|".join(re.escape(landing_segment(name)) for name in sorted(names, key=len, reverse=True))
+
+
 @functools.lru_cache(maxsize=4096)
-def _regexes(segment: str, form: str, key: str | None) -> tuple[re.Pattern[str], ...]:
-    """What a name must match: with this key where it is known, else with a key of the contract, else with any."""
-    if "{partition}" not in segment:
-        return (_regex(segment, ""),)
-    return (_regex(segment, re.escape(key)),) if key is not None else (_regex(segment, form), _regex(segment, ".+?"))
+def _regexes(
+    segment: str, forms: tuple[tuple[str, str], ...], known: tuple[tuple[str, str], ...]
+) -> tuple[re.Pattern[str], ...]:
+    """What a name must match: with the keys that are known and keys of the contract (``forms``), else with any."""
+    placeholders = {name for name, _ in forms if f"{{{name}}}" in segment}
+    if placeholders <= {name for name, _ in known}:
+        return (_regex(segment, dict(forms)),)
+    return (_regex(segment, dict(forms)), _regex(segment, {name: ".+?" for name, _ in forms} | dict(known)))
 
 
-def _regex(segment: str, key: str) -> re.Pattern[str]:
-    parts, first = [], True
-    for piece in re.split(r"(\{partition\}|\*|\?)", segment):
+def _regex(segment: str, forms: dict[str, str]) -> re.Pattern[str]:
+    parts, seen = [], set()
+    for piece in re.split(r"(\{partition\}|\{shard\}|\*|\?)", segment):
         match piece:
-            case "{partition}":
-                parts.append(f"(?P<partition>{key})" if first else "((?P=partition))")
-                first = False
+            case "{partition}" | "{shard}":
+                name = piece[1:-1]
+                parts.append(f"((?P={name}))" if name in seen else f"(?P<{name}>{forms[name]})")
+                seen.add(name)
             case "*":
                 parts.append(".*?")
             case "?":

@@ -119,11 +119,26 @@ class ExtractColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Events of a log's delivery that are a batch of their own: positions ``(lower, upper]``, in a file of their own."""
+
+    lower: int
+    upper: int
+    source_rows: int
+    rows: int
+    stale: int
+    digest: str
+    candidate_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What an extract holds; stored beside it, with no clock in it: the same input and code give the same bytes.
 
-    ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events; ``seen`` are the upstream
-    batches that a derived partition was computed of.
+    ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events, and ``stale`` counts those that
+    came after a newer version within the delivery. A log's delivery of more than one batch has ``parts``; the manifest
+    of one of them has its number, and whether the delivery ``continues`` after it. ``seen`` are the upstream batches that a
+    derived partition was computed of.
     """
 
     pipeline: str
@@ -144,12 +159,28 @@ class Manifest:
     rejects_sha256: str
     lower: int | None = None
     upper: int | None = None
+    stale: int = 0
+    parts: tuple[Part, ...] = ()
+    part: int | None = None
+    continues: bool = False
     seen: tuple[Seen, ...] = ()
     format: int = 1
 
     @property
     def batch(self) -> str:
-        return batch_id(self.pipeline, self.scope, self.delivery, self.revision, self.transform_version)
+        return batch_id(*self.identity, positions=self.positions)
+
+    @property
+    def identity(self) -> tuple[str, str, str, int, int]:
+        """Which delivery this is, by which logic."""
+        return (self.pipeline, self.scope, self.delivery, self.revision, self.transform_version)
+
+    @property
+    def positions(self) -> tuple[int, int] | None:
+        """The bounds of a part; None where the delivery is one batch."""
+        if self.part is None or self.lower is None or self.upper is None:
+            return None
+        return self.lower, self.upper
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +189,16 @@ class Extract:
 
     folder: str
     manifest: Manifest
+
+    @property
+    def batches(self) -> tuple[Extract, ...]:
+        """What is published in a transaction of its own: the whole extract, or each of its parts as an extract."""
+        whole = self.manifest
+        parts = (
+            replace(whole, **asdict(part), parts=(), part=number, continues=number < len(whole.parts))
+            for number, part in enumerate(whole.parts, start=1)
+        )
+        return tuple(Extract(self.folder, manifest) for manifest in parts) or (self,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +265,10 @@ class Restatement:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One entry of the ledger. ``lower`` and ``upper`` are the positions that a change log's batch consumed."""
+    """One entry of the ledger. ``lower`` and ``upper`` are the positions that a change log's batch consumed.
+
+    ``shard`` is the log's whose positions they are. A delivery that ``continues`` is committed with a later batch only.
+    """
 
     id: int
     batch: str
@@ -249,6 +293,8 @@ class Batch:
     counts: Counts
     supersedes: str | None
     committed_at: str
+    shard: str = ""
+    continues: bool = False
 
     @property
     def place(self) -> tuple[str, int]:
@@ -266,11 +312,22 @@ class Receipt:
     locked_seconds: float = 0.0
 
 
-def batch_id(pipeline: str, scope: str, name: str, revision: int, transform_version: int, ordinal: int = 0) -> str:
-    """``pipeline/scope/name#revision@transform_version``, and ``+ordinal`` for a restatement.
+def batch_id(
+    pipeline: str,
+    scope: str,
+    name: str,
+    revision: int,
+    transform_version: int,
+    ordinal: int = 0,
+    positions: tuple[int, int] | None = None,
+) -> str:
+    """``pipeline/scope/name#revision@transform_version``, ``+ordinal`` for a restatement, ``:first..last`` for a part.
 
-    The parts are escaped where they hold one of the separators, so that two batches never share an id.
+    A log's delivery of several batches has one for each of its parts, by the ``positions`` ``(lower, upper]``: first is
+    ``lower + 1``. The parts of an id are escaped where they hold one of the separators, so that two batches never share
+    an id; behind the last ``#`` there are numbers only.
     """
     safe = "".join(chr(c) for c in range(33, 127) if chr(c) not in "/#@+%") + " "
     parts = f"{quote(pipeline, safe=safe)}/{quote(scope, safe=safe)}/{quote(name, safe=safe + '/')}"
-    return f"{parts}#{revision}@{transform_version}" + (f"+{ordinal}" if ordinal else "")
+    part = f":{positions[0] + 1}..{positions[1]}" if positions else ""
+    return f"{parts}#{revision}@{transform_version}" + (f"+{ordinal}" if ordinal else "") + part

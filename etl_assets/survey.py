@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, WatermarkTable
+from etl_assets.contract.partitions import shard_of, shards_of
 from etl_assets.model import Arrival, Batch, Delivery, Manifest, RecordedDelivery
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
@@ -73,14 +74,17 @@ class _Surveyor:
     def __init__(self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder) -> None:
         self.pipeline, self.source, self.staged = pipeline, source, staged
         self.current = sink.current(pipeline.name)
-        self.position = sink.position(pipeline.name)
+        self.positions = {shard: sink.position(pipeline.name, shard) for shard in shards_of(pipeline.partitions)}
         self.recorded: dict[tuple[str, str], list[RecordedDelivery]] = defaultdict(list)
         for known in sink.deliveries(pipeline.name):
             self.recorded[known.delivery.scope, known.delivery.name].append(known)
         self.batches: dict[tuple[str, str, int], Batch] = {}
+        self.begun: dict[tuple[str, str, int], Batch] = {}
         self.restated: Batch | None = None
         for batch in sink.ledger(pipeline.name):
-            self.batches[batch.scope, batch.delivery, batch.revision] = batch
+            place = (batch.scope, batch.delivery, batch.revision)
+            # A delivery is committed with the last of its batches.
+            (self.begun if batch.continues else self.batches)[place] = batch
             if batch.operation == "restate":
                 self.restated = batch
 
@@ -155,10 +159,14 @@ class _Surveyor:
         """A frozen delivery that is not published: of a change log, whether its turn is over or has not come."""
         frozen: State = "staged"
         if isinstance(self.pipeline, ChangeLogTable) and manifest.upper is not None and manifest.lower is not None:
-            position = self.pipeline.events.first_position - 1 if self.position is None else self.position
+            done = self.positions[shard_of(self.pipeline.partitions, manifest.scope)]
+            position = self.pipeline.events.first_position - 1 if done is None else done
             if manifest.upper <= position:
                 reason = f"its positions, up to {manifest.upper}, are committed by other deliveries"
                 return "superseded", reason, False
+            begun = self.begun.get((manifest.scope, manifest.delivery, manifest.revision))
+            if begun and begun.upper == position:
+                return frozen, f"committed up to position {position}, and the rest of it is not published yet", False
             if manifest.lower > position:
                 reason = f"waits for its turn: positions {position + 1} to {manifest.lower} are missing"
                 return frozen, reason, True

@@ -3,7 +3,17 @@
 from etl_assets.contract.changelog import ChangeLogTable, Events, debezium, native
 from etl_assets.contract.columns import Column, boolean, date, decimal, integer, json, real, text, timestamp
 from etl_assets.contract.derived import DerivedTable, Upstream, partitions_around, same_partition, whole
-from etl_assets.contract.partitions import Daily, Hourly, Monthly, Static, StaticPartitions, TimePartitions, Weekly
+from etl_assets.contract.partitions import (
+    Daily,
+    Hourly,
+    Monthly,
+    Sharded,
+    ShardedPartitions,
+    Static,
+    StaticPartitions,
+    TimePartitions,
+    Weekly,
+)
 from etl_assets.contract.policies import (
     DateOf,
     FileFormat,
@@ -41,6 +51,8 @@ __all__ = [
     "ReferenceTable",
     "Repair",
     "ReplacedTable",
+    "Sharded",
+    "ShardedPartitions",
     "Static",
     "StaticPartitions",
     "Table",

@@ -134,7 +134,7 @@ class DerivedTable(Table):
         theirs, own = upstream.partitions, self.partitions
         if theirs is None:
             return [WHOLE]
-        if isinstance(theirs, StaticPartitions) or isinstance(own, StaticPartitions):
+        if not isinstance(theirs, TimePartitions) or not isinstance(own, TimePartitions):
             return [key]
         if (theirs.cadence, theirs.timezone) == (own.cadence, own.timezone) and not (upstream.before or upstream.after):
             return [key]

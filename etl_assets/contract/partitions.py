@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -186,7 +187,72 @@ class StaticPartitions(Frozen):
         return f"static partitions {', '.join(self.names[:8])}{', …' if len(self.names) > 8 else ''}"
 
 
-Partitions = TimePartitions | StaticPartitions
+#: What stands between arrival and shard in a key, as in Dagster's keys of two dimensions.
+BETWEEN = "|"
+
+
+class ShardedPartitions(Frozen):
+    """One partition for each shard of a log in each window of arrival, keys like ``2013-10-25|eu``.
+
+    A range of them is one of windows times one of shards: from ``2013-10-25|eu`` to ``2013-10-27|eu`` there are three.
+    """
+
+    arrival: TimePartitions
+    shards: tuple[str, ...] = Field(min_length=1)
+
+    @field_validator("shards")
+    @classmethod
+    def _distinct(cls, shards: tuple[str, ...]) -> tuple[str, ...]:
+        StaticPartitions(names=shards)
+        for shard in shards:
+            if BETWEEN in shard:
+                raise ValueError(f"{shard!r} cannot be a shard (it holds {BETWEEN!r})")
+        return shards
+
+    @property
+    def timezone(self) -> str:
+        return self.arrival.timezone
+
+    @staticmethod
+    def split(key: str) -> tuple[str, str]:
+        """Arrival and shard."""
+        arrival, _, shard = key.rpartition(BETWEEN)
+        return arrival, shard
+
+    @staticmethod
+    def join(arrival: str, shard: str) -> str:
+        return f"{arrival}{BETWEEN}{shard}"
+
+    def contains(self, key: str, now: dt.datetime | None = None) -> bool:
+        arrival, shard = self.split(key)
+        return shard in self.shards and self.arrival.contains(arrival, now)
+
+    def keys(self, now: dt.datetime | None = None) -> Sequence[str]:
+        """All keys, by arrival and then by shard."""
+        return [self.join(*pair) for pair in itertools.product(self.arrival.keys(now), self.shards)]
+
+    def between(self, first: str, last: str, now: dt.datetime | None = None) -> Sequence[str]:
+        (first_arrival, first_shard), (last_arrival, last_shard) = self.split(first), self.split(last)
+        arrivals = self.arrival.between(first_arrival, last_arrival, now)
+        shards = self.shards[self.shards.index(first_shard) : self.shards.index(last_shard) + 1]
+        return [self.join(*pair) for pair in itertools.product(arrivals, shards)]
+
+    def describe(self) -> str:
+        return (
+            f"{self.arrival.describe()}, each by shard {', '.join(self.shards)} (2013-10-25{BETWEEN}{self.shards[0]})"
+        )
+
+
+Partitions = TimePartitions | StaticPartitions | ShardedPartitions
+
+
+def shard_of(partitions: Partitions, key: str) -> str:
+    """The shard of a partition; ``""`` where there is only one."""
+    return partitions.split(key)[1] if isinstance(partitions, ShardedPartitions) else ""
+
+
+def shards_of(partitions: Partitions) -> tuple[str, ...]:
+    return partitions.shards if isinstance(partitions, ShardedPartitions) else ("",)
 
 
 def Hourly(start: str, end: str | None = None, timezone: str = "UTC") -> TimePartitions:
@@ -207,6 +273,11 @@ def Weekly(start: str, end: str | None = None, timezone: str = "UTC") -> TimePar
 def Monthly(start: str, end: str | None = None, timezone: str = "UTC") -> TimePartitions:
     """One partition a month, keys are its first day, like ``2013-10-01``."""
     return TimePartitions(cadence="monthly", start=start, end=end, timezone=timezone)
+
+
+def Sharded(arrival: TimePartitions, *shards: str) -> ShardedPartitions:
+    """The shards of a log, each with positions of its own, as they arrive: ``Sharded(Daily(start="2024-01-01"), "eu", "us")``."""
+    return ShardedPartitions(arrival=arrival, shards=shards)
 
 
 def Static(*names: str) -> StaticPartitions:

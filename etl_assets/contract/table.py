@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from etl_assets.contract.columns import MAX_COLUMNS, Column, Frozen, Identifier
-from etl_assets.contract.partitions import Partitions, Static, StaticPartitions, TimePartitions
+from etl_assets.contract.partitions import Partitions, ShardedPartitions, Static, StaticPartitions, TimePartitions
 from etl_assets.contract.policies import (
     DateOf,
     FileFormat,
@@ -52,6 +52,8 @@ class Table(Frozen):
     newest_counts: ClassVar[bool] = True
     #: What publishing a delivery does, in the ledger's words.
     operation: ClassVar[Literal["replace", "consume", "merge"]] = "replace"
+    #: Whether deliveries may come in shards, each with an order of its own.
+    has_shards: ClassVar[bool] = False
 
     def __init__(self, **fields: Any) -> None:
         fields.setdefault("source_file", _declaring_file())
@@ -70,6 +72,8 @@ class Table(Frozen):
         self._check_named("key", self.key)
         if len(set(self.key)) != len(self.key):
             raise ValueError("key: a column stands twice")
+        if isinstance(self.partitions, ShardedPartitions) and not self.has_shards:
+            raise ValueError("partitions: only a ChangeLogTable has shards; make a partition of each, or a table")
         return self
 
     def _check_named(self, field: str, names: tuple[str, ...]) -> None:
@@ -134,8 +138,8 @@ class DeliveredTable(Table):
         parts = pattern.split("/")
         if pattern.startswith("/") or "" in parts or ".." in parts or "." in parts or "**" in pattern:
             raise ValueError(f"{pattern!r} must be a path below the landing root, without '', '.', '..' or '**'")
-        if re.search(r"[{}]", pattern.replace("{partition}", "")):
-            raise ValueError(f"{pattern!r} holds another {{placeholder}} than {{partition}}")
+        if re.search(r"[{}]", pattern.replace("{partition}", "").replace("{shard}", "")):
+            raise ValueError(f"{pattern!r} holds another {{placeholder}} than {{partition}} and {{shard}}")
         return pattern
 
     @field_validator("row_count_file")
@@ -153,6 +157,8 @@ class DeliveredTable(Table):
         only = isinstance(self.partitions, StaticPartitions) and len(self.partitions.names) == 1
         if "{partition}" not in self.landing and not only:
             raise ValueError(f"landing: {self.landing!r} does not say where {{partition}} stands")
+        if isinstance(self.partitions, ShardedPartitions) != ("{shard}" in self.landing):
+            raise ValueError("landing: {shard} stands in it where the partitions are Sharded(…), and only there")
         return self
 
     # ------------------------------------------------------------------ what the other rooms ask
@@ -172,7 +178,8 @@ class DeliveredTable(Table):
         The bytes of the declaring module stand for the transform and what it calls there. A change elsewhere is
         found by the content digest when the extract is made again, under a new label or an old one.
         """
-        shown = {"transform", "attempts", "max_partitions_per_run", "description", "group", "owners"}
+        # Into how many batches a log's delivery is cut changes none of its events, nor the batches that are committed.
+        shown = {"transform", "attempts", "max_partitions_per_run", "description", "group", "owners", "batch_events"}
         digest = hashlib.sha256(self.model_dump_json(exclude=shown).encode())
         digest.update(str(self.transform_version).encode())
         if self.transform and self.source_file and Path(self.source_file).is_file():

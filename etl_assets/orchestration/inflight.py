@@ -31,7 +31,7 @@ def partitions_running(instance: dg.DagsterInstance, pipeline: Pipeline, keys: S
     found: set[str] = set()
     for run in _runs(instance, dg.RunsFilter(statuses=IN_FLIGHT)):
         if _loads(run, pipeline):
-            found.update(_partitions_of(run, keys))
+            found.update(_partitions_of(run, pipeline, keys))
     return found
 
 
@@ -70,12 +70,12 @@ def _loads(run: dg.DagsterRun, pipeline: Pipeline) -> bool:
     return run.job_name == job_name(pipeline)
 
 
-def _partitions_of(run: dg.DagsterRun, keys: Sequence[str]) -> Sequence[str]:
+def _partitions_of(run: dg.DagsterRun, pipeline: Pipeline, keys: Sequence[str]) -> Sequence[str]:
     if PARTITION_TAG in run.tags:
         return [run.tags[PARTITION_TAG]]
-    first, last = run.tags.get(RANGE_START_TAG), run.tags.get(RANGE_END_TAG)
+    first, last = run.tags.get(RANGE_START_TAG, ""), run.tags.get(RANGE_END_TAG, "")
     if first in keys and last in keys:
-        return keys[keys.index(first) : keys.index(last) + 1]
+        return pipeline.partitions.between(first, last)
     return []
 
 

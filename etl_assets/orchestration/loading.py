@@ -14,6 +14,7 @@ from etl_assets.orchestration import metadata
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.names import ACCEPTED, extract_key, in_order, table_key
 from etl_assets.orchestration.outcomes import Outcomes, Shown
+from etl_assets.orchestration.partitions import partition_tags
 from etl_assets.orchestration.resources import Rooms
 
 #: Further attempts within a run while another writer holds the warehouse; each has waited for its busy timeout already.
@@ -58,7 +59,8 @@ class Load:
         self.assets = [k for k in (self.extract, self.table) if k in context.selected_asset_keys]
         # Where the job leaves the check out (see `jobs`), it is evaluated all the same.
         self.checked = in_order(pipeline) or any(key.name == ACCEPTED for key in context.selected_asset_check_keys)
-        self.outcomes = Outcomes(pipeline, list(context.partition_keys))
+        # Keys of two dimensions are of a class of their own, which is none of the core's business.
+        self.outcomes = Outcomes(pipeline, ["".join(key) for key in context.partition_keys])
         self.passed_over: list[str] = []
 
     def run(self, config: LoadConfig) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]
@@ -147,7 +149,7 @@ class Load:
     def _materialise(self) -> None:
         """Report what is committed, where the op yields no results."""
         for one in self._shown():
-            tags = {"dagster/data_version": one.version}
+            tags = {"dagster/data_version": one.version} | partition_tags(self.pipeline.partitions, one.scope)
             self.context.log_event(
                 dg.AssetMaterialization(one.asset, partition=one.scope, metadata=one.metadata, tags=tags)
             )

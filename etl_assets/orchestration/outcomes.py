@@ -29,7 +29,10 @@ class Shown:
 
 @dataclass(slots=True)
 class Outcomes:
-    """Outcomes of a run in their order. ``expected`` says how many deliveries a scope has, where that is not one."""
+    """Outcomes of a run in their order. ``expected`` says how many deliveries a scope has, where that is not one.
+
+    A delivery is done with its final outcome: that of the last of its batches.
+    """
 
     pipeline: Pipeline
     scopes: Sequence[str]
@@ -67,17 +70,21 @@ class Outcomes:
         return [o for o in self.all if o.scope == scope]
 
     def _complete(self, scope: str) -> bool:
-        return len(self._of(scope)) >= self.expected.get(scope, 1)
+        return sum(o.final for o in self._of(scope)) >= self.expected.get(scope, 1)
 
     def _extracts(self) -> Iterator[Shown]:
         for scope in filter(self._complete, self.scopes):
             each: list[metadata.Metadata] = []
+            complete = True
             for outcome in self._of(scope):
                 if outcome.extract:
-                    each.append(metadata.extract_metadata(self.pipeline, outcome.extract))
+                    # The extract is the whole delivery's, whatever its batches.
+                    each += [metadata.extract_metadata(self.pipeline, outcome.extract)] if outcome.final else []
                 elif outcome.receipt:
                     each.append(metadata.committed_extract_metadata(outcome.receipt.batch))
-            if len(each) == len(self._of(scope)):
+                else:
+                    complete = False
+            if complete:
                 yield _shown(extract_key(self.pipeline), scope, each)
 
     def _tables(self, rows: TableRows) -> Iterator[Shown]:

@@ -4,12 +4,27 @@ import warnings
 
 import dagster as dg
 
-from etl_assets.contract import DerivedTable, StaticPartitions, TimePartitions, Upstream
+from etl_assets.contract import DerivedTable, ShardedPartitions, StaticPartitions, TimePartitions, Upstream
 from etl_assets.contract.partitions import Partitions
+
+#: The dimensions of a log with shards, in the order in which they stand in its keys (Dagster sorts them by name).
+ARRIVAL, SHARD = "arrival", "shard"
+
+
+def partition_tags(partitions: Partitions, scope: str) -> dict[str, str]:
+    """What Dagster puts on an event of a partition of two dimensions, and reads the partition's key from."""
+    if not isinstance(partitions, ShardedPartitions):
+        return {}
+    return {
+        f"dagster/partition/{name}": key for name, key in zip((ARRIVAL, SHARD), partitions.split(scope), strict=True)
+    }
 
 
 def partitions_definition(partitions: Partitions) -> dg.PartitionsDefinition[str]:
     """The Dagster definition with exactly the contract's keys."""
+    if isinstance(partitions, ShardedPartitions):
+        shards = dg.StaticPartitionsDefinition(list(partitions.shards))
+        return dg.MultiPartitionsDefinition({ARRIVAL: partitions_definition(partitions.arrival), SHARD: shards})
     if isinstance(partitions, StaticPartitions):
         return dg.StaticPartitionsDefinition(list(partitions.names))
     definition = {

@@ -14,6 +14,7 @@ from etl_assets.orchestration import metadata
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.inflight import partitions_running
 from etl_assets.orchestration.names import extract_key, in_order, made_keys, table_key
+from etl_assets.orchestration.partitions import partition_tags
 from etl_assets.orchestration.resources import Rooms
 from etl_assets.sink import Sink, open_sink
 
@@ -56,10 +57,11 @@ def _reconcile(context: dg.OpExecutionContext, pipeline: Pipeline, sink: Sink) -
 
 
 def _half_loaded(sink: Sink, pipeline: Pipeline) -> set[str]:
-    """Scopes of which one delivery is committed and a later one refused: not green, and not to be made so."""
+    """Scopes of which some is committed, and a later delivery, or the rest of one, is not: not to be made green."""
+    halves = {scope for scope, batch in sink.current(pipeline.name).items() if batch.continues}
     committed = {(b.scope, b.delivery, b.revision) for b in sink.ledger(pipeline.name)}
     newest = {(r.delivery.scope, r.delivery.name): r for r in sink.deliveries(pipeline.name)}
-    return {
+    return halves | {
         d.scope
         for d, refusal in ((r.delivery, r.refusal) for r in newest.values())
         if refusal and (d.scope, d.name, d.revision) not in committed
@@ -76,7 +78,7 @@ def _report(context: dg.OpExecutionContext, pipeline: Pipeline, batch: Batch, sh
                 description=described,
                 partition=batch.scope,
                 metadata=by_key[key],
-                tags={"dagster/data_version": batch.digest},
+                tags={"dagster/data_version": batch.digest} | partition_tags(pipeline.partitions, batch.scope),
             )
         )
     context.log.info(described)

@@ -4,7 +4,7 @@ The truth is derived anew each time. Nothing depends on a cursor or on run keys 
 when they are.
 
 Partitions that are replaced are asked for side by side. Logs and snapshots are asked for in their order, one run of a pipeline
-at a time: what comes next waits until it has ended.
+at a time: what comes next waits until it has ended. Shards of a log each have their own order, and do not wait for each other.
 """
 
 import hashlib
@@ -16,7 +16,8 @@ from typing import Any
 
 import dagster as dg
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import Pipeline, ShardedPartitions
+from etl_assets.contract.partitions import shard_of, shards_of
 from etl_assets.landing import settling
 from etl_assets.orchestration.inflight import (
     RANGE_END_TAG,
@@ -72,8 +73,11 @@ def plan_requests(
         ended, failed = count_requests(instance, pipeline)
         flying = partitions_running(instance, pipeline, keys) | partitions_requested(instance, pipeline, asset_graph)
     by_need = _sort(pipeline, waiting, flying, failed)
-    groups = list(_groups(pipeline, keys, by_need.wanted, failed))
-    asked = groups[: 1 if in_order(pipeline) else REQUESTS_PER_TICK]
+    asked = []
+    for shard in shards_of(pipeline.partitions):
+        wanted = [s for s in by_need.wanted if _shard(pipeline, s.scope) == shard]
+        own = [key for key in keys if _shard(pipeline, key) == shard]
+        asked += list(_groups(pipeline, own, wanted, failed))[: 1 if in_order(pipeline) else REQUESTS_PER_TICK]
     requests = [_request(pipeline, group, ended) for group in asked]
     return Plan(requests, _describe(pipeline, found, by_need, [s for group in asked for s in group]))
 
@@ -83,12 +87,18 @@ def label(pipeline: Pipeline, status: Status) -> str:
     return f"{status.scope}/{status.name}#{status.revision}@{pipeline.transform_version}"
 
 
+def _shard(pipeline: Pipeline, scope: str) -> str:
+    return shard_of(pipeline.partitions, scope)
+
+
 def _sort(pipeline: Pipeline, waiting: Iterable[Status], flying: set[str], failed: Counter[str]) -> _Sorted:
     by_need = _Sorted([], [], [], [])
-    after = ""
+    after: dict[str, str] = {}
+    busy = {_shard(pipeline, scope) for scope in flying} if in_order(pipeline) else set()
     for status in waiting:
+        shard = _shard(pipeline, status.scope)
         still = settling(status.arrival, SETTLE_SECONDS) if status.arrival else None
-        if status.scope in flying or (flying and in_order(pipeline)):
+        if status.scope in flying or shard in busy:
             by_need.in_flight.append(status)
         elif failed[label(pipeline, status)] >= pipeline.attempts:
             by_need.exhausted.append(status)
@@ -96,9 +106,9 @@ def _sort(pipeline: Pipeline, waiting: Iterable[Status], flying: set[str], faile
             by_need.held.append((status, status.reason.removeprefix("waits for ")))
         elif still:
             by_need.held.append((status, still))
-            after = after or f"its turn: {status.scope}/{status.name} comes first"
-        elif after and in_order(pipeline):
-            by_need.held.append((status, after))
+            after.setdefault(shard, f"its turn: {status.scope}/{status.name} comes first")
+        elif shard in after and in_order(pipeline):
+            by_need.held.append((status, after[shard]))
         else:
             by_need.wanted.append(status)
     return by_need
@@ -131,13 +141,15 @@ def _request(pipeline: Pipeline, group: Sequence[Status], ended: Counter[str]) -
     # Dagster never launches a run key twice, even after a failure: the attempt makes it another one.
     attempt = max(ended[one] for one in labels) + 1
     tags = {PIPELINE_TAG: pipeline.name, DELIVERIES_TAG: "\n".join(labels)}
-    if len(group) == 1:
+    sharded = isinstance(pipeline.partitions, ShardedPartitions)
+    if len(group) == 1 and not sharded:
         run_key = f"{pipeline.name}/{labels[0]} attempt {attempt}"
         return dg.RunRequest(run_key=run_key, partition_key=group[0].scope, tags=tags)
     first, last = group[0].scope, group[-1].scope
     deliveries = hashlib.sha256("\n".join(labels).encode()).hexdigest()[:16]
     run_key = f"{pipeline.name}/{first}..{last} deliveries {deliveries} attempt {attempt}"
-    if first == last:
+    # Of two dimensions even one partition goes as a range: for its key Dagster makes tags that it then warns of.
+    if first == last and not sharded:
         return dg.RunRequest(run_key=run_key, partition_key=first, tags=tags)
     return dg.RunRequest(run_key=run_key, tags={**tags, RANGE_START_TAG: first, RANGE_END_TAG: last})
 
@@ -146,11 +158,14 @@ def _request(pipeline: Pipeline, group: Sequence[Status], ended: Counter[str]) -
 
 
 def spans(pipeline: Pipeline, scopes: Iterable[str]) -> str:
-    """Partition keys in their order, contiguous ones as ``first..last``."""
-    place = {key: i for i, key in enumerate(pipeline.partitions.keys())}
+    """Partition keys in their order, contiguous ones as ``first..last``; of a log with shards, one shard after the other."""
+    every, shards = pipeline.partitions.keys(), shards_of(pipeline.partitions)
+    place = {key: i for i, key in enumerate(sorted(every, key=lambda key: shards.index(_shard(pipeline, key))))}
     known = sorted({s for s in scopes if s in place}, key=place.__getitem__)
     parts = []
-    for _, run in itertools.groupby(enumerate(known), key=lambda pair: place[pair[1]] - pair[0]):
+    for _, run in itertools.groupby(
+        enumerate(known), key=lambda pair: (place[pair[1]] - pair[0], _shard(pipeline, pair[1]))
+    ):
         keys = [key for _, key in run]
         parts.append(keys[0] if len(keys) == 1 else f"{keys[0]}..{keys[-1]}")
     return ", ".join(parts)

@@ -64,8 +64,8 @@ class Sink(Protocol):
     def current(self, pipeline: str, scopes: Sequence[str] | None = None) -> dict[str, Batch]:
         """The batch that each scope's rows stand for; of all scopes, or of some."""
 
-    def position(self, pipeline: str) -> int | None:
-        """How far a change log or a series of snapshots is consumed; None before the first batch."""
+    def position(self, pipeline: str, shard: str = "") -> int | None:
+        """How far a change log's shard or a series of snapshots is consumed; None before the first batch."""
 
     def rows(self, pipeline: str) -> dict[str, int]:
         """How many rows of the table each scope holds, by the ledger."""

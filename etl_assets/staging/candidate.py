@@ -15,15 +15,16 @@ import pyarrow as pa
 import pyarrow.csv as pc_csv
 import pyarrow.parquet as pq
 
-from etl_assets.model import ExtractColumn
+from etl_assets.model import ExtractColumn, Part
 from etl_assets.staging.casting import plain_text
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What staging found in a delivery and wrote to the candidate file.
+    """What staging found in a delivery and wrote to the candidate file, or to one for each of its ``parts``.
 
-    ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events.
+    ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events, of which ``stale`` came after a
+    newer version.
     """
 
     columns: tuple[ExtractColumn, ...]
@@ -33,6 +34,8 @@ class Content:
     digest: str
     lower: int | None = None
     upper: int | None = None
+    stale: int = 0
+    parts: tuple[Part, ...] = ()
 
 
 def write_candidate(

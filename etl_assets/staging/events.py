@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,15 @@ from typing import Any
 import pyarrow as pa
 
 from etl_assets.contract import ChangeLogTable
-from etl_assets.errors import BadEvent, BadPositions, BrokenDelivery, Undecodable, ZeroBytes
-from etl_assets.model import ExtractColumn, Fetched
-from etl_assets.staging.candidate import Content, write_candidate
-from etl_assets.staging.casting import INT64, arrow_type, cast
-from etl_assets.staging.extract import CANDIDATE, REJECTS
-from etl_assets.staging.folding import DELETED, POSITION, VERSION, fold
-from etl_assets.staging.sorting import SortedRuns
+from etl_assets.errors import BadEvent, BadPositions, BrokenDelivery, ShrunkDelivery, Undecodable, ZeroBytes
+from etl_assets.model import ExtractColumn, Fetched, Part
+from etl_assets.staging.candidate import Content
+from etl_assets.staging.casting import INT64, cast
+from etl_assets.staging.extract import REJECTS
+from etl_assets.staging.folding import DELETED, POSITION, VERSION
+from etl_assets.staging.parts import LINE, Cutter, PartWriter
 from etl_assets.staging.validating import check_counts, find_invalid
 
-#: The line of the file on which the event stands.
-LINE = "__line"
 CHUNK = 50_000
 #: Whole numbers of no more digits than 64 bits can need.
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
@@ -36,11 +35,21 @@ _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 @dataclass(slots=True)
 class Interval:
-    """The positions read so far: ``(lower, upper]``."""
+    """The positions read so far: ``(lower, upper]``.
+
+    ``stated`` is where the delivery says that it ends, ``wanted`` how many events it says that it has.
+    """
 
     lower: int | None = None
     upper: int = 0
     events: int = 0
+    stated: int | None = None
+    wanted: int | None = None
+
+    @property
+    def end(self) -> int:
+        """Up to where the whole delivery goes."""
+        return self.upper if self.stated is None else self.stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +61,31 @@ class _Event:
     row: dict[str, Any]
 
 
-def stage_events(contract: ChangeLogTable, fetched: Fetched, shown: str, files: Path, scratch: Path) -> Content:
-    """Write the last state of each key in a log's delivery to ``files``; nothing of a log is set aside."""
+def stage_events(
+    contract: ChangeLogTable, fetched: Fetched, shown: str, files: Path, scratch: Path, cuts: Sequence[int] = ()
+) -> Content:
+    """Write the last state of each key in a log's delivery to ``files``; nothing of a log is set aside.
+
+    A delivery of more than ``batch_events`` is cut into parts, each of them a batch with a file of its own. Where batches of it
+    are committed, up to the positions ``cuts``, it is cut there.
+    """
     interval = Interval()
-    runs = SortedRuns([*contract.key, VERSION, POSITION], scratch)
-    filled = {VERSION, DELETED, POSITION}
+    cutter = Cutter(contract.batch_events, cuts)
+    writing = PartWriter(contract, 1, shown, scratch)
+    parts: list[Part] = []
     for table in read_events(contract, Path(fetched.path), shown, interval):
-        filled |= {c.name for c in contract.columns if table[c.name].null_count < table.num_rows}
-        runs.add(table)
+        for piece, events, begins in cutter.pieces(table):
+            if begins:
+                lower = parts[-1].upper if parts else interval.lower
+                assert lower is not None
+                parts.append(writing.write(files, lower, writing.upper))
+                writing = PartWriter(contract, len(parts) + 1, shown, scratch)
+            writing.add(piece, events)
+    lower = parts[-1].upper if parts else interval.lower
+    assert lower is not None
+    parts.append(writing.write(files, lower, interval.end))
+    check_counts(contract, fetched, shown, interval.events)
+    (files / REJECTS).touch()
     columns = [
         ExtractColumn(c.name, c.type, resolution=c.resolution if c.type == "timestamp" else None)
         for c in contract.columns
@@ -69,12 +95,18 @@ def stage_events(contract: ChangeLogTable, fetched: Fetched, shown: str, files: 
         ExtractColumn(DELETED, "boolean"),
         ExtractColumn(POSITION, "integer"),
     ]
-    own = [(VERSION, pa.int64()), (DELETED, pa.bool_()), (POSITION, pa.int64())]
-    schema = pa.schema([*((c.name, arrow_type(c)) for c in contract.columns), *own])
-    rows, digest = write_candidate(files / CANDIDATE, schema, filled, fold(contract, runs.batches(), shown, line=LINE))
-    check_counts(contract, fetched, shown, interval.events)
-    (files / REJECTS).touch()
-    return Content(tuple(columns), interval.events, 0, rows, digest, interval.lower, interval.upper)
+    digests = [part.digest for part in parts]
+    return Content(
+        tuple(columns),
+        source_rows=interval.events,
+        rejected_rows=0,
+        rows=sum(part.rows for part in parts),
+        digest=digests[0] if len(parts) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
+        lower=interval.lower,
+        upper=interval.end,
+        stale=sum(part.stale for part in parts),
+        parts=tuple(parts) if len(parts) > 1 else (),
+    )
 
 
 def read_events(contract: ChangeLogTable, path: Path, shown: str, interval: Interval) -> Iterator[pa.Table]:
@@ -85,7 +117,11 @@ def read_events(contract: ChangeLogTable, path: Path, shown: str, interval: Inte
     chunk: list[_Event] = []
     names = _Names(contract)
     packed = contract.format.gzip or shown.endswith(".gz")
+    stated = contract.events.bounds == "stated"
     for number, fields in _lines(path, shown, packed):
+        if stated and interval.stated is None:
+            _begin(interval, fields, f"{shown}: line {number}")
+            continue
         events = _parse(contract, names, fields, f"{shown}: line {number}", number)
         _advance(interval, events[0].position, f"{shown}: line {number}")
         chunk.extend(events)
@@ -95,6 +131,11 @@ def read_events(contract: ChangeLogTable, path: Path, shown: str, interval: Inte
     if interval.lower is None:
         raise ZeroBytes(
             f"{shown}: no events: an interrupted transfer, or an interval that says nothing. Deliver it again"
+        )
+    if interval.wanted not in (None, interval.events):
+        raise ShrunkDelivery(
+            f"{shown}: {interval.events:,} events, and its first line says {interval.wanted:,}: an interrupted transfer, or "
+            "events that were left out. Deliver it again"
         )
     if chunk:
         yield _typed(contract, chunk, shown)
@@ -142,8 +183,28 @@ def _object(line: bytes, place: str) -> dict[str, Any]:
     return fields
 
 
+def _begin(interval: Interval, fields: dict[str, Any], place: str) -> None:
+    """The first line of a delivery that states its bounds."""
+    if not {"lower", "upper"} <= fields.keys() <= {"lower", "upper", "events"}:
+        raise BadEvent(
+            f"{place}: the delivery does not say which positions it covers (bounds='stated'): its first line has to be "
+            '{"lower": L, "upper": U}, for all events after L up to U, with or without "events": N'
+        )
+    lower, upper = (_number(fields, name, place, least=0) for name in ("lower", "upper"))
+    if lower >= upper:
+        raise BadPositions(f"{place}: the delivery covers no position: it begins after {lower} and ends at {upper}")
+    interval.lower, interval.upper, interval.stated = lower, lower, upper
+    interval.wanted = _number(fields, "events", place, least=0) if "events" in fields else None
+
+
 def _advance(interval: Interval, position: int, place: str) -> None:
-    if interval.lower is None:
+    if interval.stated is not None:
+        if position > interval.stated:
+            raise BadPositions(f"{place}: position {position} is beyond {interval.stated}, where the delivery ends")
+        if position <= interval.upper:
+            what = "positions grow from event to event" if interval.events else "where the delivery begins"
+            raise BadPositions(f"{place}: position {position} after {interval.upper}: {what}")
+    elif interval.lower is None:
         interval.lower = position - 1
     elif position <= interval.upper:
         raise BadPositions(

@@ -24,7 +24,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from etl_assets.errors import ExtractDamaged, StagingFailed
-from etl_assets.model import Delivery, Extract, ExtractColumn, Manifest, Seen
+from etl_assets.model import Delivery, Extract, ExtractColumn, Manifest, Part, Seen
 
 INCOMING = ".incoming"
 INPUT, CANDIDATE, REJECTS, MANIFEST = "input", "candidate.parquet", "rejects.jsonl", "manifest.json"
@@ -116,9 +116,9 @@ class StagedFolder:
         with _as_staging_error(folder):
             described = json.dumps(dataclasses.asdict(manifest), indent=1, ensure_ascii=False)
             (files / MANIFEST).write_text(described + "\n", encoding="utf-8")
-            for name in (INPUT, CANDIDATE, REJECTS, MANIFEST):
-                _sync(files / name)
-                (files / name).chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
+            for file in files.iterdir():
+                _sync(file)
+                file.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
             _sync(files)
             _make_folders(folder.parent, self.root)
             try:
@@ -133,9 +133,15 @@ class StagedFolder:
             raise ExtractDamaged(f"{folder} has no manifest. {_ANEW.format(folder)}") from error
 
 
+def candidate_name(part: int | None) -> str:
+    """The file with the candidate rows of a part; the first one's is that of a delivery that has no parts."""
+    return CANDIDATE if part in (None, 1) else f"candidate-{part}.parquet"
+
+
 def candidate_path(extract: Extract) -> Path:
     """The candidate rows, checked against the manifest. Raises :class:`ExtractDamaged`."""
-    return _checked(Path(extract.folder) / CANDIDATE, extract.manifest.candidate_sha256)
+    manifest = extract.manifest
+    return _checked(Path(extract.folder) / candidate_name(manifest.part), manifest.candidate_sha256)
 
 
 def _checked(path: Path, sha256: str) -> Path:
@@ -161,8 +167,9 @@ def read_manifest(path: Path) -> Manifest:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         columns = tuple(ExtractColumn(**c) for c in fields.pop("columns"))
+        parts = tuple(Part(**p) for p in fields.pop("parts", ()))
         seen = tuple(Seen(**one) for one in fields.pop("seen", ()))
-        return Manifest(**fields, columns=columns, seen=seen)
+        return Manifest(**fields, columns=columns, parts=parts, seen=seen)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from etl_assets.contract import Table
 from etl_assets.errors import VersionConflict
+from etl_assets.staging.history import HISTORY, History
 
 #: Columns of a candidate row beside the contract's: the version that stands, whether it ends the row, and where it was said.
 VERSION, DELETED, POSITION = "_version", "_deleted", "_position"
@@ -20,12 +21,18 @@ Lines = Callable[[list[Any]], dict[int, int]]
 
 
 def fold(
-    contract: Table, batches: Iterator[pa.Table], shown: str, line: str, lines_of: Lines | None = None
+    contract: Table,
+    batches: Iterator[pa.Table],
+    shown: str,
+    line: str,
+    lines_of: Lines | None = None,
+    history: History | None = None,
 ) -> Iterator[pa.Table]:
     """The last state of each key, from rows in order of key and version (and position).
 
-    ``line`` is a column with each row's line, or its record where ``lines_of`` tells the line of one. Raises
-    :class:`VersionConflict` for two different states of one version.
+    ``line`` is a column with each row's line, or its record where ``lines_of`` tells the line of one. With ``history``
+    each key has a column of the versions that stood before. Raises :class:`VersionConflict` for two different states of
+    one version.
     """
     held: pa.Table | None = None
     for batch in batches:
@@ -33,9 +40,16 @@ def fold(
         above, below = table.slice(0, table.num_rows - 1), table.slice(1)
         same = equal_in(above, below, contract.key)
         _refuse_conflict(contract, above, below, same, shown, line, lines_of)
-        yield above.filter(pc.invert(same))
+        closed = above.filter(pc.invert(same))
+        if history:
+            versions, lines = (table[name].combine_chunks().to_numpy() for name in (VERSION, line))
+            earlier = history.closed(versions, lines, same.to_numpy(zero_copy_only=False))
+            closed = closed.append_column(HISTORY, earlier)
+        yield closed
         held = table.slice(table.num_rows - 1)
     if held is not None:
+        if history:
+            held = held.append_column(HISTORY, history.last(held[VERSION][0].as_py(), held[line][0].as_py()))
         yield held
 
 

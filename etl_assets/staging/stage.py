@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline
@@ -10,14 +12,22 @@ from etl_assets.model import Delivery, Extract, Fetched, Manifest
 from etl_assets.staging.candidate import Content
 from etl_assets.staging.computed import stage_computed
 from etl_assets.staging.events import stage_events
-from etl_assets.staging.extract import CANDIDATE, INPUT, REJECTS, StagedFolder
+from etl_assets.staging.extract import CANDIDATE, INPUT, REJECTS, StagedFolder, candidate_name
 from etl_assets.staging.rows import stage_rows
 
 
 def stage(
-    contract: Pipeline, delivery: Delivery, fetched: Fetched, shown: str, staged: StagedFolder, work: Path
+    contract: Pipeline,
+    delivery: Delivery,
+    fetched: Fetched,
+    shown: str,
+    staged: StagedFolder,
+    work: Path,
+    cuts: Sequence[int] = (),
 ) -> Extract:
     """Freeze a delivery whose bytes lie at ``fetched.path`` (a file in ``work``); ``shown`` names it in messages.
+
+    ``cuts`` are the positions up to which batches of this very delivery of a log are committed: it is cut there again.
 
     Raises a :class:`~etl_assets.errors.DeliveryRefused` that names file, line and column, or
     :class:`~etl_assets.errors.StagingFailed`. Nothing is left behind unless the whole extract is frozen.
@@ -26,7 +36,7 @@ def stage(
     scratch.mkdir()
     files.mkdir()
     if isinstance(contract, ChangeLogTable):
-        content = stage_events(contract, fetched, shown, files, scratch)
+        content = stage_events(contract, fetched, shown, files, scratch, cuts)
     elif isinstance(contract, DerivedTable):
         content = stage_computed(contract, fetched, shown, files, scratch)
     else:
@@ -56,6 +66,11 @@ def _manifest(contract: Pipeline, delivery: Delivery, fetched: Fetched, content:
         rejects_sha256=_file_sha256(files / REJECTS),
         lower=content.lower,
         upper=content.upper,
+        stale=content.stale,
+        parts=tuple(
+            replace(part, candidate_sha256=_file_sha256(files / candidate_name(number)))
+            for number, part in enumerate(content.parts, start=1)
+        ),
         seen=fetched.seen,
     )
 

@@ -121,6 +121,7 @@ class _DateOf:
 
 class _ValueOf:
     def __init__(self, contract: PartitionedTable, scope: str, rule: ValueOf) -> None:
+        assert isinstance(contract.partitions, TimePartitions | StaticPartitions)
         self.partitions, self.scope, self.column = contract.partitions, scope, rule.column
 
     def mask(self, table: pa.Table) -> pa.Array:

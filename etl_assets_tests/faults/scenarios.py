@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,12 @@ class Scenario:
         return World(root, self.pipeline)
 
     def publish(self, world: World, run: str = RUN, publish: bool = True) -> list[Outcome]:
+        return list(self.publishing(world, run, publish))
+
+    def publishing(self, world: World, run: str = RUN, publish: bool = True) -> Iterator[Outcome]:
+        """One batch after the other; most scenarios are one."""
         reason = Restatement(self.restate, operation="on purpose") if self.restate else None
-        return list(world.engine().load([self.scope], run, reason, self.delivery, publish))
+        return world.engine().load([self.scope], run, reason, self.delivery, publish)
 
 
 def _nothing(world: World) -> None:
@@ -136,7 +140,7 @@ def told(state: State) -> State:
 
 
 class Stage:
-    """A scenario set up in a folder: the state before, the state after, and the way back to before."""
+    """A scenario set up in a folder: the state before, the state after each of its batches, and the way back to before."""
 
     def __init__(self, scenario: Scenario, root: Path) -> None:
         self.scenario, self.world = scenario, scenario.world(root)
@@ -148,10 +152,12 @@ class Stage:
         self.saved = root / "before.sqlite"
         shutil.copyfile(self.file, self.saved)
         self.before = self.world.state()
-        (outcome,) = scenario.publish(self.world)
-        assert outcome.status == "committed", outcome.message
-        self.counts = outcome.counts
-        self.after = timeless(self.world.state())
+        self.states = [timeless(self.before)]
+        for outcome in scenario.publishing(self.world):
+            assert outcome.status == "committed", outcome.message
+            self.counts = outcome.counts
+            self.states.append(timeless(self.world.state()))
+        self.after = self.states[-1]
         self.after_told = told(self.world.state())
         self.contents = self.world.rows()
         assert self.after != timeless(self.before)
@@ -161,19 +167,20 @@ class Stage:
             self.file.with_name(self.file.name + suffix).unlink(missing_ok=True)
         shutil.copyfile(self.saved, self.file)
 
-    def check_old_or_new(self) -> bool:
-        """Whether the publish is committed; anything between all and nothing is an assertion error."""
+    def check_old_or_new(self) -> int:
+        """How many batches are committed; anything between all and nothing of one is an assertion error."""
         now = self.world.state()
+        assert self.world.warehouse.verify(self.scenario.pipeline) == []
         if now == self.before:
-            assert self.world.warehouse.verify(self.scenario.pipeline) == []
-            return False
-        assert timeless(now) == self.after
-        return True
+            return 0
+        assert timeless(now) in self.states
+        return self.states.index(timeless(now))
 
-    def check_retry(self, committed: bool, run: str = RUN) -> None:
+    def check_retry(self, committed: int, run: str = RUN) -> None:
         """The retry completes to the same contents, and says so if there was nothing left to do."""
-        (outcome,) = self.scenario.publish(self.world, run)
-        assert outcome.status == ("already committed" if committed else "committed"), outcome.message
+        outcomes = self.scenario.publish(self.world, run)
+        wanted = ["already committed"] * committed + ["committed"] * (len(self.states) - 1 - committed)
+        assert [o.status for o in outcomes] == wanted, [o.message for o in outcomes]
         if run == RUN:
             assert timeless(self.world.state()) == self.after
         assert told(self.world.state()) == self.after_told

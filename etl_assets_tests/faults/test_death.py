@@ -62,7 +62,10 @@ def sweep(victims: Victims, scenario: Scenario, how: str, after: bool, root: Pat
         verdicts.append(stage.check_old_or_new())
         stage.check_retry(verdicts[-1], run="successor" if number % 3 == 2 and not verdicts[-1] else "victim")
     assert len(verdicts) > 12
-    assert verdicts == [False] * (len(verdicts) - 1) + [after]
+    batches = len(stage.states) - 1
+    assert verdicts == sorted(verdicts)
+    assert {*verdicts} == {*range(batches + after)}
+    assert verdicts.count(batches) == after
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ def publish(order: dict) -> int:
     striking = faulty(order["at"], lambda sql: die(order["how"]), order["after"])
     sqlite3.connect = connecting(striking)  # type: ignore[assignment]
     try:
-        (outcome,) = scenario.publish(world)
+        outcomes = scenario.publish(world)
     except KeyboardInterrupt:
         return STRUCK
-    return DONE if outcome.status == "committed" and len(striking.seen) == order["at"] else FAILED
+    return DONE if {o.status for o in outcomes} == {"committed"} and len(striking.seen) == order["at"] else FAILED
 
 
 def main() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from etl_assets.contract import DerivedTable, ReferenceTable, integer, same_partition, text, window
+from etl_assets.contract import DerivedTable, ReferenceTable, Sharded, integer, same_partition, text, window
 from etl_assets_tests.faults.scenarios import Scenario
-from etl_assets_tests.patterns.logs import A, B, C, delete, lines, prices, readings, snapshot, upsert
+from etl_assets_tests.patterns.logs import YEAR, A, B, C, delete, lines, prices, readings, snapshot, upsert
 from etl_assets_tests.world import World, orders
 
 
@@ -23,6 +23,31 @@ def _consumed(world: World) -> None:
 
 def _next_events(world: World) -> None:
     world.deliver(B, lines(upsert(5, 2, 1, "plum"), delete(6, 2, 2), upsert(7, 4, 3, "old"), upsert(8, 1, 4)))
+
+
+def _events_of_three_batches(world: World) -> None:
+    """In each batch something happens to key 1; the second is all stale for what the table had of key 3."""
+    world.deliver(
+        B,
+        lines(
+            *(upsert(5, 2, 1, "plum"), upsert(6, 1, 5), upsert(7, 4, 3, "old"), upsert(8, 3, 3, "older")),
+            *(delete(9, 3, 1), upsert(10, 6, 3, "new")),
+        ),
+    )
+
+
+SHARDED = prices(partitions=Sharded(YEAR, "eu", "us"), landing="prices/{partition}/{shard}/*.jsonl")
+
+
+def _two_shards(world: World) -> None:
+    """The us shard is one event behind, and it is the older one of key 1."""
+    world.deliver(f"{A}/eu", lines(upsert(1, 3, 1, "of eu"), upsert(2, 1, 2)), "1.jsonl")
+    world.deliver(f"{A}/us", lines(upsert(1, 2, 1, "of us")), "1.jsonl")
+    world.load(f"{A}|eu", f"{A}|us", run="earlier")
+
+
+def _next_of_us(world: World) -> None:
+    world.deliver(f"{B}/us", lines(upsert(2, 1, 1, "old"), upsert(3, 2, 2, "fig"), upsert(4, 1, 3)), "1.jsonl")
 
 
 def _stale_events(world: World) -> None:
@@ -85,6 +110,8 @@ ALL = {
     for s in (
         Scenario("first events", _nothing, _first_events, pipeline=prices()),
         Scenario("next events", _consumed, _next_events, scope=B, pipeline=prices()),
+        Scenario("three batches", _consumed, _events_of_three_batches, scope=B, pipeline=prices(batch_events=2)),
+        Scenario("one of two shards", _two_shards, _next_of_us, scope=f"{B}|us", pipeline=SHARDED),
         Scenario("stale events", _consumed, _stale_events, scope=B, pipeline=prices()),
         Scenario("complete snapshot", _two_snapshots, _third_snapshot, scope=C, pipeline=readings(complete=window("value"))),
         Scenario("new column", _two_snapshots, _wider_snapshot, scope=C, pipeline=readings(new_columns="add")),

@@ -27,7 +27,7 @@ def test_an_exception_before_any_statement_of_publish_changes_nothing(
     exceptions.sweep(ALL[scenario], "interrupt", False, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("scenario", ["next events", "complete snapshot"])
+@pytest.mark.parametrize("scenario", ["next events", "three batches", "one of two shards", "complete snapshot"])
 def test_an_exception_after_any_statement_but_commit_changes_nothing_and_after_commit_loses_only_the_answer(
     scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,6 +39,7 @@ def test_an_exception_after_any_statement_but_commit_changes_nothing_and_after_c
     [
         ("next events", "SIGKILL", True),
         ("derived table", "SIGKILL", False),
+        ("three batches", "SIGKILL", False),
         ("complete snapshot", "exit", False),
         ("restated snapshot", "SIGTERM", True),
     ],
@@ -74,6 +75,8 @@ def test_the_scenarios_do_what_they_are_named_for(tmp_path: Path) -> None:
     assert {name: {k: v for k, v in c.items() if v and k != "source"} for name, c in counts.items()} == {
         "first events": {"inserted": 3},
         "next events": {"inserted": 1, "updated": 1, "deleted": 1, "stale": 1},
+        "three batches": {"updated": 1, "deleted": 1},
+        "one of two shards": {"inserted": 1, "updated": 1, "stale": 1},
         "stale events": {"stale": 2},
         "complete snapshot": {"inserted": 1, "updated": 1, "deleted": 1, "unchanged": 1, "restored": 1, "ties": 1},
         "new column": {"inserted": 1, "updated": 1},

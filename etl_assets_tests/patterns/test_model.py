@@ -66,6 +66,24 @@ def fold(log: list[Change]) -> Fold:
     return state
 
 
+def counted(log: list[Change]) -> tuple[dict[str, int], Fold]:
+    """A plain fold, an event after the other, that counts what is older than what stands at its moment."""
+    state: Fold = {}
+    stale = 0
+    for change in log:
+        if change.version < state.get(change.key, (0, None))[0]:
+            stale += 1
+        else:
+            state[change.key] = (change.version, change.item)
+    return {"source": len(log), "stale": stale}, state
+
+
+def told(world: World, since: int) -> dict[str, int]:
+    """The same, by the ledger's entries from one on."""
+    counts = [b.counts for b in world.ledger()[since:]]
+    return {"source": sum(c.source for c in counts), "stale": sum(c.stale for c in counts)}
+
+
 def seen(world: World) -> Fold:
     found = world.sql("SELECT id, _version, CASE WHEN _deleted THEN NULL ELSE item END FROM _versions_prices")
     return {key: (version, item) for key, version, item in found}
@@ -101,6 +119,31 @@ def check_log(log: list[Change], data: st.DataObject) -> None:
         before = kept(world)
         assert {o.status for o in world.load(*reversed(scopes))} == {"already committed"}
         assert kept(world) == before
+    finally:
+        shutil.rmtree(root)
+
+
+def check_counts(log: list[Change], data: st.DataObject) -> None:
+    """However a log is cut into deliveries and batches: each counts to the event what a plain fold does."""
+    root = Path(tempfile.mkdtemp(prefix="model-"))
+    try:
+        world = World(root, prices(batch_events=data.draw(st.sampled_from([1, 2, 3, 7, 100]))))
+        bounds = data.draw(cuts(len(log)))
+        live = 0
+        for number, (start, end) in enumerate(itertools.pairwise(bounds)):
+            since = len(world.ledger()) if number else 0
+            events = (change.line(pos) for pos, change in enumerate(log[start:end], start + 1))
+            world.deliver(DAYS[number], lines(*events))
+            assert {o.status for o in world.load(DAYS[number])} == {"committed"}
+            (before, _), (after, state) = counted(log[:start]), counted(log[:end])
+            assert told(world, since) == {name: after[name] - before[name] for name in after}
+            assert seen(world) == state
+            came = [b.counts.inserted - b.counts.deleted for b in world.ledger()[since:]]
+            was, live = live, sum(item is not None for _, item in state.values())
+            assert sum(came) == live - was
+        before_replay = kept(world)
+        assert {o.status for o in world.load(*DAYS[: len(bounds) - 1])} == {"already committed"}
+        assert kept(world) == before_replay
     finally:
         shutil.rmtree(root)
 
@@ -175,6 +218,10 @@ def test_any_cut_of_a_log_any_order_and_any_replay_converge_to_its_fold() -> Non
     explore(check_log, 25, log=logs(), data=st.data())
 
 
+def test_stale_events_are_counted_as_a_plain_fold_counts_them_within_deliveries_and_between_them() -> None:
+    explore(check_counts, 40, log=logs(), data=st.data())
+
+
 def test_partial_snapshots_without_bounds_converge_in_any_order() -> None:
     explore(pairs(check_snapshots), 12, history=HISTORY, data=st.data())
 
@@ -187,5 +234,6 @@ def test_whole_snapshots_make_the_table_the_last_of_them_whatever_is_tried_in_be
 @pytest.mark.timeout(3_600)
 def test_many_more_logs_and_histories_converge() -> None:
     explore(check_log, 400, log=logs(), data=st.data())
+    explore(check_counts, 1_000, log=logs(), data=st.data())
     explore(pairs(check_snapshots), 200, history=HISTORY, data=st.data())
     explore(pairs(check_complete_snapshots), 200, history=HISTORY, data=st.data())

@@ -10,6 +10,7 @@ import pytest
 from etl_assets.errors import LedgerTooNew, WarehouseError
 from etl_assets.sink import SQLiteWarehouse, open_sink
 from etl_assets.sink.sqlite import schema
+from etl_assets_tests.sink.test_tables import around
 from etl_assets_tests.world import DAYS, World, orders
 
 DAY = DAYS[0]
@@ -71,6 +72,25 @@ def test_an_older_ledger_is_migrated_once_and_keeps_what_it_holds(
     (again,) = world.load(DAY)
     assert again.status == "already committed"
     assert [row[0] for row in world.state()["etl_schema"]] == [*known, len(known) + 1]
+
+
+def test_progress_of_the_first_release_is_that_of_a_log_without_shards(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as first:
+        first.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        world.warehouse.claim(world.pipeline, [DAY], "run")
+    columns = len(world.sql("SELECT * FROM pragma_table_info('etl_batch')"))
+    entry = (
+        f"1, 'prices/{DAY}/1#1@1', 'prices', '{DAY}', '1', 1, '1', 1, 0, 'consume', NULL, NULL, 'd', 's', 'c', 1, 'run'"
+    )
+    zeros = ", ".join("0" * (columns - 22))
+    around(world, f"INSERT INTO etl_batch VALUES ({entry}, 3, 0, 4, {zeros}, NULL, 'then')")
+    around(world, "INSERT INTO etl_progress VALUES ('prices', 4, 1)")
+    assert world.warehouse.position("prices") == 4
+    (batch,) = world.warehouse.ledger()
+    assert (batch.lower, batch.upper, batch.shard, batch.continues, batch.committed_at) == (0, 4, "", False, "then")
+    assert world.sql("SELECT * FROM etl_progress") == [("prices", "", 4, 1)]
 
 
 def test_a_migration_that_fails_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

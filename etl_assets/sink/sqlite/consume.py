@@ -6,8 +6,9 @@ import datetime as dt
 import sqlite3
 
 from etl_assets.contract import ChangeLogTable, Lookback, WatermarkTable, Window
+from etl_assets.contract.partitions import shard_of
 from etl_assets.errors import EmptyDelivery, LedgerMismatch, Superseded, UnexpectedCursor
-from etl_assets.model import Changes, Counts, Manifest, Restatement
+from etl_assets.model import Changes, Counts, Extract, Manifest, Restatement
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.tables import prepare_table
@@ -18,16 +19,17 @@ from etl_assets.sink.sqlite.versions import Merge, clear_versions, merge_version
 def consume_events(
     connection: sqlite3.Connection,
     pipeline: ChangeLogTable,
-    manifest: Manifest,
+    extract: Extract,
     number: int,
     restate: Restatement | None,
 ) -> Replacement:
     """The next events of a log, and no others, are merged. Raises :class:`UnexpectedCursor`."""
+    manifest = extract.manifest
     # First of all the table: the progress of another load pattern is no position.
     table, new = prepare_table(connection, pipeline, manifest.columns)
     if new:
         _check_never_filled(connection, pipeline)
-    done = ledger.position(connection, pipeline.name)
+    done = ledger.position(connection, pipeline.name, shard_of(pipeline.partitions, manifest.scope))
     at = pipeline.events.first_position - 1 if done is None else done
     assert manifest.lower is not None
     assert manifest.upper is not None
@@ -41,6 +43,11 @@ def consume_events(
             f"positions {at + 1} to {manifest.lower} are missing" if gap else f"positions up to {at} are committed"
         )
         advice = "It waits for the delivery that holds them" if gap else "Deliver what comes after them"
+        if not gap and _is_begun(connection, manifest):
+            advice = (
+                f"The extract is cut otherwise than the batches of this delivery in the ledger: remove the folder "
+                f"{extract.folder}, and the next run cuts it as they are"
+            )
         raise UnexpectedCursor(
             f"{manifest.batch} holds positions {manifest.lower + 1} to {manifest.upper}, and {missing}: "
             f"{'a gap' if gap else 'an overlap'}. Nothing was changed. {advice}"
@@ -48,8 +55,15 @@ def consume_events(
     columns = tuple(c.name for c in manifest.columns)
     absent = tuple(c for c in table.columns if c not in columns)
     lenient = _lenient(pipeline, manifest)
-    counts = merge_versions(connection, Merge(table.sql, table.key, columns, absent, number, lenient=lenient))
+    merge = Merge(table.sql, table.key, columns, absent, number, lenient=lenient, events=True)
+    counts = merge_versions(connection, merge).plus(stale=manifest.stale)
     return Replacement(counts, Changes(), rows=0)
+
+
+def _is_begun(connection: sqlite3.Connection, manifest: Manifest) -> bool:
+    """Whether a batch of this very delivery is committed."""
+    last = ledger.last_batch_of(connection, *manifest.identity)
+    return last is not None and last.input_sha256 == manifest.input_sha256
 
 
 def merge_snapshot(

@@ -17,15 +17,15 @@ COUNTS = tuple(f.name for f in fields(Counts))
 _BATCH = (
     "SELECT b.id, b.batch, b.pipeline, b.scope, b.delivery, b.revision, b.delivery_order, b.transform_version, b.ordinal, "
     "b.operation, b.reason, b.operation_id, b.digest, b.input_sha256, b.code, b.generation, b.run, b.rows, b.lower, b.upper, "
-    f"{', '.join('b.' + c for c in COUNTS)}, s.batch, b.committed_at "
+    f"{', '.join('b.' + c for c in COUNTS)}, s.batch, b.committed_at, b.shard, b.continues "
     "FROM etl_batch b LEFT JOIN etl_batch s ON s.id = b.supersedes "
 )
 
 
 def _batch(row: tuple[Any, ...]) -> Batch:
     plain = (f.name for f in fields(Batch) if f.name != "counts")
-    values = dict(zip(plain, (*row[:20], *row[-2:]), strict=True))
-    return Batch(**values, counts=Counts(*row[20:-2]))
+    values = dict(zip(plain, (*row[:20], *row[-4:-1], bool(row[-1])), strict=True))
+    return Batch(**values, counts=Counts(*row[20:-4]))
 
 
 def _only(alias: str, pipeline: str, scopes: Sequence[str] | None) -> tuple[str, list[str]]:
@@ -82,22 +82,28 @@ def insert_batch(connection: sqlite3.Connection, batch: Batch, supersedes: int |
         *(*batch.counts.as_dict().values(), supersedes),
     )
     marks = ", ".join("?" * len(values))
-    connection.execute(f"INSERT INTO etl_batch VALUES ({marks}, {NOW})", values)
+    connection.execute(f"INSERT INTO etl_batch VALUES ({marks}, {NOW}, ?, ?)", (*values, batch.shard, batch.continues))
     return str(connection.execute("SELECT committed_at FROM etl_batch WHERE id = ?", (batch.id,)).fetchone()[0])
 
 
-def position(connection: sqlite3.Connection, pipeline: str) -> int | None:
-    """The committed position of a change log; None before its first batch."""
-    row = connection.execute("SELECT position FROM etl_progress WHERE pipeline = ?", (pipeline,)).fetchone()
-    return int(row[0]) if row else None
+def positions(connection: sqlite3.Connection, pipeline: str) -> dict[str, int]:
+    """The committed position of each shard of a log (or of the only one, ``""``) that has a batch."""
+    return dict(
+        connection.execute("SELECT shard, position FROM etl_progress WHERE pipeline = ?", (pipeline,)).fetchall()
+    )
+
+
+def position(connection: sqlite3.Connection, pipeline: str, shard: str = "") -> int | None:
+    """The committed position of a change log's shard, or the watermark; None before its first batch."""
+    return positions(connection, pipeline).get(shard)
 
 
 def move_position(connection: sqlite3.Connection, batch: Batch) -> None:
     """Move forward to where the batch ends; a late snapshot does not take the watermark back."""
     connection.execute(
-        "INSERT INTO etl_progress VALUES (?, ?, ?) ON CONFLICT (pipeline) DO UPDATE "
+        "INSERT INTO etl_progress VALUES (?, ?, ?, ?) ON CONFLICT (pipeline, shard) DO UPDATE "
         "SET position = excluded.position, batch = excluded.batch WHERE excluded.position > position",
-        (batch.pipeline, batch.upper, batch.id),
+        (batch.pipeline, batch.shard, batch.upper, batch.id),
     )
 
 

@@ -10,6 +10,7 @@ import sqlite3
 from dataclasses import dataclass, replace
 
 from etl_assets.contract import ChangeLogTable, DerivedTable, PartitionedTable, Pipeline, ReplacedTable, WatermarkTable
+from etl_assets.contract.partitions import shard_of
 from etl_assets.errors import (
     BatchIdentityConflict,
     EmptyDelivery,
@@ -63,10 +64,12 @@ def publish(
     check_writer(connection, claim)
     ledger.record_delivery(connection, delivery)
     ordinal = _ordinal(connection, restate, manifest) if restate else 0
-    name = batch_id(*_identity(manifest), ordinal)
+    name = batch_id(*manifest.identity, ordinal, manifest.positions)
     partition = _partition(connection, manifest)
-    # A delivery that was only ever restated is committed, too: a plain run of it has nothing to do.
-    known = ledger.batch_named(connection, name) if restate else ledger.last_batch_of(connection, *_identity(manifest))
+    if restate or isinstance(pipeline, ChangeLogTable):
+        known = ledger.batch_named(connection, name)
+    else:  # a delivery that was only ever restated is committed, too: a plain run of it has nothing to do
+        known = ledger.last_batch_of(connection, *manifest.identity)
     if known:
         if isinstance(pipeline, ReplacedTable):
             _check_standing(connection, pipeline, partition, manifest)
@@ -76,7 +79,7 @@ def publish(
         case PartitionedTable() | DerivedTable():
             done = _replace(connection, pipeline, manifest, partition, number, restate)
         case ChangeLogTable():
-            done = consume_events(connection, pipeline, manifest, number, restate)
+            done = consume_events(connection, pipeline, extract, number, restate)
         case WatermarkTable():
             done = merge_snapshot(connection, pipeline, manifest, number, restate)
     batch = Batch(
@@ -103,6 +106,8 @@ def publish(
         counts=replace(done.counts, source=manifest.source_rows, rejected=manifest.rejected_rows),
         supersedes=partition.batch.batch if partition.batch else None,
         committed_at="",
+        shard=shard_of(pipeline.partitions, manifest.scope),
+        continues=manifest.continues,
     )
     committed_at = ledger.insert_batch(connection, batch, partition.batch.id if partition.batch else None)
     record_upstream(connection, number, manifest.seen)
@@ -162,16 +167,12 @@ def already_committed(known: Batch, manifest: Manifest, current: Batch | None) -
     return Receipt("already committed", known, Changes(), superseded_by=newer)
 
 
-def _identity(manifest: Manifest) -> tuple[str, str, str, int, int]:
-    return (manifest.pipeline, manifest.scope, manifest.delivery, manifest.revision, manifest.transform_version)
-
-
 def _ordinal(connection: sqlite3.Connection, restate: Restatement, manifest: Manifest) -> int:
     """The number of this restatement; a retry is the same operation and gets the same number."""
     count, own = connection.execute(
         "SELECT coalesce(max(ordinal), 0), max(CASE WHEN operation_id = ? THEN ordinal END) FROM etl_batch WHERE ordinal > 0 AND "
         "(pipeline, scope, delivery, revision, transform_version) = (?, ?, ?, ?, ?)",
-        (restate.operation, *_identity(manifest)),
+        (restate.operation, *manifest.identity),
     ).fetchone()
     return int(own or count + 1)
 
@@ -191,7 +192,7 @@ def _partition(connection: sqlite3.Connection, manifest: Manifest) -> _Partition
 def _check_order(connection: sqlite3.Connection, manifest: Manifest, current: Batch | None) -> None:
     if current is None:
         return
-    earlier = ledger.last_batch_of(connection, *_identity(manifest)[:4])
+    earlier = ledger.last_batch_of(connection, *manifest.identity[:4])
     other = (manifest.delivery, manifest.revision) != (current.delivery, current.revision)
     if current.operation == "restate" and other and earlier and earlier.id < current.id:
         raise Superseded(

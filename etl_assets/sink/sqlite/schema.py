@@ -119,6 +119,20 @@ _SECOND = (
         PRIMARY KEY (batch, pipeline, scope)
     ) STRICT, WITHOUT ROWID""",
     "CREATE INDEX etl_touched_partition ON etl_touched (partition, batch)",
+    # A log may have shards, each with positions of its own; '' where it has one.
+    "ALTER TABLE etl_batch ADD COLUMN shard TEXT NOT NULL DEFAULT ''",
+    # 1 where a log's delivery goes on with a later batch: it is committed when its last one is.
+    "ALTER TABLE etl_batch ADD COLUMN continues INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE etl_progress RENAME TO etl_progress_before",
+    """CREATE TABLE etl_progress (
+        pipeline TEXT NOT NULL,
+        shard TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        batch INTEGER NOT NULL REFERENCES etl_batch (id),
+        PRIMARY KEY (pipeline, shard)
+    ) STRICT, WITHOUT ROWID""",
+    "INSERT INTO etl_progress SELECT pipeline, '', position, batch FROM etl_progress_before",
+    "DROP TABLE etl_progress_before",
 )
 
 MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND)

@@ -20,9 +20,12 @@ from etl_assets.model import ExtractColumn, Manifest
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.tables import storage
 from etl_assets.staging.casting import plain_text
+from etl_assets.staging.history import HISTORY
 
 BATCH_ROWS = 1 << 16
 TABLE = "stage.candidate"
+#: Of a change log: the lowest version that stood before a candidate's own (NULL where none did), and all of them by its rowid.
+LEAST, EARLIER = "_least", "stage.earlier"
 
 
 def build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[str]) -> None:
@@ -41,6 +44,10 @@ def build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[str
 def _build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[str]) -> None:
     schema = pa.schema([(c.name, _storage_type(c.type)) for c in manifest.columns])
     columns = ", ".join(f"{quoted(c.name)} {storage(c.type)}" for c in manifest.columns)
+    log = HISTORY in pq.read_schema(candidate).names
+    if log:
+        schema = schema.append(pa.field(LEAST, pa.int64()))
+        columns += f", {LEAST} INTEGER"
     with adbc.connect(str(target), autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("PRAGMA journal_mode = OFF")
         cursor.fetchall()
@@ -49,6 +56,10 @@ def _build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[st
         cursor.adbc_ingest(
             "candidate", pa.RecordBatchReader.from_batches(schema, _batches(candidate, manifest, schema)), mode="append"
         )
+        if log:
+            cursor.execute("CREATE TABLE earlier (_candidate INTEGER NOT NULL, _version INTEGER NOT NULL) STRICT")
+            rows = pa.RecordBatchReader.from_batches(_EARLIER, _earlier(candidate))
+            cursor.adbc_ingest("earlier", rows, mode="append")
     pa.default_memory_pool().release_unused()
     if index and manifest.rows:
         plain = sqlite3.connect(target, isolation_level=None)
@@ -65,8 +76,25 @@ def _batches(candidate: Path, manifest: Manifest, schema: pa.Schema) -> Iterator
     with pq.ParquetFile(candidate, pre_buffer=False) as file:
         for group in range(file.num_row_groups):
             for batch in file.read_row_group(group).to_batches(BATCH_ROWS):
-                columns = zip(manifest.columns, batch.columns, strict=True)
-                yield pa.record_batch([_stored(column, values) for column, values in columns], schema=schema)
+                columns = [_stored(column, batch[column.name]) for column in manifest.columns]
+                if LEAST in schema.names:
+                    columns.append(pc.list_element(pc.list_slice(batch[HISTORY], 0, 1, return_fixed_size_list=True), 0))
+                yield pa.record_batch(columns, schema=schema)
+
+
+_EARLIER = pa.schema([("_candidate", pa.int64()), ("_version", pa.int64())])
+
+
+def _earlier(candidate: Path) -> Iterator[pa.RecordBatch]:
+    """What stood before, by the rowid that the candidate has in the stage file."""
+    first = 1
+    with pq.ParquetFile(candidate, pre_buffer=False) as file:
+        for group in range(file.num_row_groups):
+            for batch in file.read_row_group(group, columns=[HISTORY]).to_batches(BATCH_ROWS):
+                lists = batch[HISTORY]
+                owners = pc.add(pc.cast(pc.list_parent_indices(lists), pa.int64()), first)
+                yield pa.record_batch([owners, pc.list_flatten(lists)], schema=_EARLIER)
+                first += batch.num_rows
 
 
 def _storage_type(kind: str) -> pa.DataType:

@@ -23,11 +23,11 @@ def verify_versions(connection: sqlite3.Connection, pipeline: str, table: str) -
     if not count:
         return []
     # A restatement makes the table anew, and progress begins with it.
-    upper = connection.execute(
-        "SELECT max(upper) FROM etl_batch WHERE pipeline = ?1 AND id >= "
-        "(SELECT coalesce(max(id), 0) FROM etl_batch WHERE pipeline = ?1 AND operation = 'restate')",
+    uppers = connection.execute(
+        "SELECT shard, max(upper) FROM etl_batch WHERE pipeline = ?1 AND id >= "
+        "(SELECT coalesce(max(id), 0) FROM etl_batch WHERE pipeline = ?1 AND operation = 'restate') GROUP BY shard",
         (pipeline,),
-    ).fetchone()[0]
+    ).fetchall()
     differences = []
     try:
         found = connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()[0]
@@ -41,9 +41,12 @@ def verify_versions(connection: sqlite3.Connection, pipeline: str, table: str) -
         differences.append(f"{pipeline}: {found:,} live rows, by the ledger {wanted:,}")
     if unknown:
         differences.append(f"{pipeline}: {unknown:,} rows of batches that are not in the ledger")
-    position = ledger.position(connection, pipeline)
-    if position != upper:
-        differences.append(f"{pipeline}: position {position}, by the ledger {upper}")
+    positions = ledger.positions(connection, pipeline)
+    for shard in sorted({*dict(uppers), *positions}):
+        position, upper = positions.get(shard), dict(uppers).get(shard)
+        if position != upper:
+            of = f" of shard {shard}" if shard else ""
+            differences.append(f"{pipeline}: position {position}{of}, by the ledger {upper}")
     return differences
 
 
@@ -98,7 +101,9 @@ def profile(connection: sqlite3.Connection, pipeline: str, table: str, identity:
     versions = facts["operation"] != "replace"
     differences = verify_table(connection, pipeline)
     count = connection.execute("SELECT count(*) FROM etl_batch WHERE pipeline = ?", (pipeline,)).fetchone()[0]
-    control = {"batches": count, "position": ledger.position(connection, pipeline), "differences": differences}
+    positions = ledger.positions(connection, pipeline)
+    position = positions.get("") if positions.keys() <= {""} else positions  # of each shard, where there are several
+    control = {"batches": count, "position": position, "differences": differences}
     try:
         total, blank, repeated, batches = _figures(connection, pipeline, table, facts, versions)
     except sqlite3.OperationalError:  # the differences say that it cannot be read

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from etl_assets.errors import VersionConflict
 from etl_assets.model import Counts
 from etl_assets.sink.sqlite.connection import quoted
+from etl_assets.sink.sqlite.stage_file import EARLIER, LEAST
 from etl_assets.sink.sqlite.stage_file import TABLE as CANDIDATE
 from etl_assets.staging.folding import DELETED, POSITION, VERSION
 
@@ -25,7 +26,8 @@ class Merge:
 
     Candidates below the version ``least`` are skipped; those at ``watermark`` are counted as ties. With ``lift``, a
     candidate brings back a deleted row of the same version: a complete snapshot says that it is there. ``lenient`` are
-    columns that a delivery may lack: having no value there contradicts nothing.
+    columns that a delivery may lack: having no value there contradicts nothing. ``events`` says that a candidate is the
+    last of what a log says of its key, and that the versions before it lie beside it.
     """
 
     table: str
@@ -37,6 +39,7 @@ class Merge:
     watermark: int | None = None
     lift: bool = False
     lenient: frozenset[str] = frozenset()
+    events: bool = False
 
     @property
     def same_key(self) -> str:
@@ -50,22 +53,26 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
     """Apply candidate rows, one a key. Raises :class:`VersionConflict` where a version has two different states."""
     version, deleted = quoted(VERSION), quoted(DELETED)
     beyond = f"WHERE c.{version} >= {merge.least} " if merge.least is not None else ""
+    # The table's version where one that stood before the candidate's is older still: seldom.
+    ahead = f"CASE WHEN c.{LEAST} < t.{version} THEN t.{version} END" if merge.events else "NULL"
     connection.execute(
         f"CREATE TEMP TABLE plan AS SELECT c._rowid_ AS _candidate, t.{deleted} IS NULL OR t.{deleted} AS _was_gone, "
         f"c.{deleted} AS _goes, coalesce(c.{version} > t.{version}, 1) AS _newer, "
-        f"coalesce(c.{version} = t.{version}, 0) AS _same "
+        f"coalesce(c.{version} = t.{version}, 0) AS _same, {ahead} AS _ahead "
         f"FROM {CANDIDATE} c LEFT JOIN main.{merge.table} t ON {merge.same_key} {beyond}ORDER BY c._rowid_"
     )
     _refuse_conflict(connection, merge)
     lifted = "p._same AND p._was_gone AND NOT p._goes" if merge.lift else "0"
-    inserted, restored, updated, gone, unchanged, stale, planned = (
+    inserted, restored, updated, gone, unchanged, stale, planned, ahead_of = (
         int(n)
         for n in connection.execute(
             f"SELECT total(p._newer AND p._was_gone AND NOT p._goes), total({lifted}), "
             "total(p._newer AND NOT p._was_gone AND NOT p._goes), total(p._newer AND NOT p._was_gone AND p._goes), "
-            f"total(p._same AND NOT ({lifted})), total(NOT p._newer AND NOT p._same), count(*) FROM temp.plan p"
+            f"total(p._same AND NOT ({lifted})), total(NOT p._newer AND NOT p._same), count(*), count(p._ahead) FROM temp.plan p"
         ).fetchone()
     )
+    if ahead_of:
+        stale += _count_stale_before(connection)
     names = ", ".join(map(quoted, merge.columns))
     settings = ", ".join(
         f"{quoted(c)} = excluded.{quoted(c)}" for c in (*merge.columns, "_batch") if c not in merge.key
@@ -90,6 +97,14 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
         skipped=rows - planned,
         ties=int(ties) if merge.watermark is not None else 0,
     )
+
+
+def _count_stale_before(connection: sqlite3.Connection) -> int:
+    """Of the versions that stood before the candidates, how many are older than the table's were."""
+    connection.execute("CREATE TEMP TABLE ahead (_candidate INTEGER PRIMARY KEY, _version INTEGER NOT NULL)")
+    connection.execute("INSERT INTO ahead SELECT _candidate, _ahead FROM temp.plan WHERE _ahead IS NOT NULL ORDER BY 1")
+    query = f"SELECT count(*) FROM {EARLIER} e CROSS JOIN temp.ahead a WHERE a._candidate = e._candidate"
+    return int(connection.execute(f"{query} AND e._version < a._version").fetchone()[0])
 
 
 def withdraw_absent(connection: sqlite3.Connection, merge: Merge, counts: Counts, window: str | None) -> Counts:

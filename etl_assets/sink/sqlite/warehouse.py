@@ -66,6 +66,7 @@ class SQLiteWarehouse:
         complete = isinstance(pipeline, WatermarkTable) and pipeline.complete != "no"
         index = pipeline.key if complete or self._has_rows(pipeline.name, extract.manifest.scope) else ()
         stage = work / "stage.sqlite"
+        stage.unlink(missing_ok=True)  # of the batch before
         stage_file.build(candidate_path(extract), extract.manifest, stage, index)
         return stage
 
@@ -101,10 +102,10 @@ class SQLiteWarehouse:
         with self._reading() as connection:
             return ledger.current_batches(connection, pipeline, scopes) if connection else {}
 
-    def position(self, pipeline: str) -> int | None:
-        """How far a change log or a series of snapshots is consumed."""
+    def position(self, pipeline: str, shard: str = "") -> int | None:
+        """How far a change log's shard or a series of snapshots is consumed."""
         with self._reading() as connection:
-            return ledger.position(connection, pipeline) if connection else None
+            return ledger.position(connection, pipeline, shard) if connection else None
 
     def rows(self, pipeline: str) -> dict[str, int]:
         """Rows of each scope in the table, by the ledger."""
