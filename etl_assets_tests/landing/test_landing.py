@@ -307,9 +307,9 @@ def test_a_growing_file_is_not_staged_and_is_taken_once_it_holds_still(world: Wo
     content = "id,day,item,amount\n1,2024-01-01,pear,3\n"
     path = world.deliver(DAY, content)
     engine = world.engine()
-    listed = engine.landing.arrivals(DAY)
+    listed = engine.source.arrivals(DAY)
     path.write_text(content + "2,2024-01-01,fig,5\n")
-    engine.landing.arrivals = lambda scope=None: listed  # type: ignore[method-assign]  # as listed before it grew
+    engine.source.arrivals = lambda scope=None: listed  # type: ignore[method-assign]  # as listed before it grew
     (outcome,) = engine.load([DAY], "run")
     assert (outcome.status, type(outcome.error)) == ("refused", StillArriving)
     assert list((world.root / "staged").rglob("manifest.json")) == []
@@ -367,7 +367,7 @@ def test_a_file_name_that_is_not_utf8_is_shown_and_never_read(tmp_path: Path, wo
     folder = world.landing / "orders" / DAY
     folder.mkdir(parents=True)
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff1.csv")).write_text("x")
-    (arrival,) = world.engine().landing.arrivals()
+    (arrival,) = world.engine().source.arrivals()
     assert (arrival.name, arrival.path) == ("\\xff1.csv", f"{folder}/\\xff1.csv")
     assert arrival.arriving == "its name is not UTF-8, and cannot be recorded; give it another one"
     (outcome,) = world.load(DAY)
