@@ -132,7 +132,8 @@ class Load:
             counts = ", ".join(f"{k} {v:,}" for k, v in outcome.counts.as_dict().items() if v)
             self.context.log.info(f"{place}: {outcome.batch} {outcome.message}{f' ({counts})' if counts else ''}")
         # A refusal that is not remembered says nothing about the delivery: it is not there, or it is not its turn.
-        if self.checked and (outcome.error is None or outcome.attempts):
+        # What is said of a delivery of several batches is said once.
+        if self.checked and outcome.final and (outcome.error is None or outcome.attempts):
             # Logged, not yielded: only so does each partition get its own evaluation, and no other one.
             self.context.log_event(_evaluation(self.pipeline, outcome))
 

@@ -31,7 +31,9 @@ def cut_off_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_partition_of_several_batches_shows_each_and_their_sums(log: Desk) -> None:
-    assert log.launch(A).success
+    result = log.launch(A)
+    assert result.success
+    assert log.evaluations(result.run_id) == [("delivery_accepted", A, True)]
     ((_, table),) = log.materializations("prices")
     assert table["deliveries"] == (
         "| delivery | status | positions | inserted | updated | source\\_rows |\n"

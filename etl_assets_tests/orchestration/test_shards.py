@@ -5,6 +5,10 @@ import time
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.automation_tick_evaluation_context import build_run_requests_with_backfill_policies
+from dagster._core.definitions.events import AssetKeyPartitionKey
+from dagster._core.definitions.selector import PartitionRangeSelector, PartitionsByAssetSelector, PartitionsSelector
+from dagster._core.execution.backfill import PartitionBackfill
 
 from etl_assets.contract import Daily, Sharded
 from etl_assets.orchestration import requests
@@ -126,6 +130,31 @@ def test_a_run_of_all_shards_in_flight_holds_up_all_of_them_and_is_named_by_shar
     tags = {RANGE_START_TAG: A_EU, RANGE_END_TAG: A_US}
     log.instance.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus.STARTED)
     assert said(log.tick()).endswith(f"for the run in flight to end: {A_EU}..{C_EU}, {A_US}..{C_US}")
+
+
+def test_a_backfill_is_a_run_for_each_shard_and_holds_up_what_it_has_not_begun(log: Desk) -> None:
+    deliver(log)
+    graph = log.defs.resolve_asset_graph()
+    keys = [dg.AssetKey("prices_extract"), dg.AssetKey("prices")]
+    assert graph.get(keys[0]).backfill_policy == dg.BackfillPolicy.single_run()
+    wanted = [AssetKeyPartitionKey(key, scope) for key in keys for scope in EVENTS]
+    planned = build_run_requests_with_backfill_policies(wanted, graph, log.instance)
+    spans = sorted((r.tags[RANGE_START_TAG], r.tags[RANGE_END_TAG]) for r in planned)
+    assert spans == [(A_EU, C_EU), (A_US, C_US)]
+    chosen = PartitionsSelector(ranges=[PartitionRangeSelector(start=B_US, end=C_US)])
+    backfill = PartitionBackfill.from_partitions_by_assets(
+        backfill_id="b1",
+        asset_graph=graph,
+        backfill_timestamp=time.time(),
+        tags={},
+        dynamic_partitions_store=log.instance,
+        partitions_by_assets=[PartitionsByAssetSelector(asset_key=key, partitions=chosen) for key in keys],
+        title=None,
+        description=None,
+        run_config=None,
+    )
+    log.instance.add_backfill(backfill)
+    assert asked(log.tick()) == [f"{A_EU}..{C_EU}"]
 
 
 def test_a_file_of_one_shard_that_may_still_grow_holds_up_that_shard_only(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etl_assets.contract import DerivedTable, ReferenceTable, Sharded, integer, same_partition, text, window
+from etl_assets.contract import DerivedTable, ReferenceTable, Sharded, integer, native, same_partition, text, window
 from etl_assets_tests.faults.scenarios import Scenario
 from etl_assets_tests.patterns.logs import YEAR, A, B, C, delete, lines, prices, readings, snapshot, upsert
 from etl_assets_tests.world import World, orders
@@ -25,8 +25,8 @@ def _next_events(world: World) -> None:
     world.deliver(B, lines(upsert(5, 2, 1, "plum"), delete(6, 2, 2), upsert(7, 4, 3, "old"), upsert(8, 1, 4)))
 
 
-def _events_of_three_batches(world: World) -> None:
-    """In each batch something happens to key 1; the second is all stale for what the table had of key 3."""
+def _events_of_two_batches(world: World) -> None:
+    """Key 1 changes in the first batch and ends in the second; key 3 is stale in both before it changes."""
     world.deliver(
         B,
         lines(
@@ -34,6 +34,12 @@ def _events_of_three_batches(world: World) -> None:
             *(delete(9, 3, 1), upsert(10, 6, 3, "new")),
         ),
     )
+
+
+def _empty_interval(world: World) -> None:
+    world.deliver(A, lines('{"lower": 0, "upper": 90}', upsert(70, 1, 1)))
+    world.load(A, run="earlier")
+    world.deliver(B, lines('{"lower": 90, "upper": 200}'))
 
 
 SHARDED = prices(partitions=Sharded(YEAR, "eu", "us"), landing="prices/{partition}/{shard}/*.jsonl")
@@ -110,7 +116,8 @@ ALL = {
     for s in (
         Scenario("first events", _nothing, _first_events, pipeline=prices()),
         Scenario("next events", _consumed, _next_events, scope=B, pipeline=prices()),
-        Scenario("three batches", _consumed, _events_of_three_batches, scope=B, pipeline=prices(batch_events=2)),
+        Scenario("two batches", _consumed, _events_of_two_batches, scope=B, pipeline=prices(batch_events=3)),
+        Scenario("empty interval", _nothing, _empty_interval, scope=B, pipeline=prices(events=native(bounds="stated"))),
         Scenario("one of two shards", _two_shards, _next_of_us, scope=f"{B}|us", pipeline=SHARDED),
         Scenario("stale events", _consumed, _stale_events, scope=B, pipeline=prices()),
         Scenario("complete snapshot", _two_snapshots, _third_snapshot, scope=C, pipeline=readings(complete=window("value"))),

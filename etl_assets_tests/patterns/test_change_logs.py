@@ -540,6 +540,10 @@ def test_a_contract_that_promises_what_a_log_does_not_keep_is_refused(fields: di
         ("UPDATE _versions_prices SET _deleted = 0 WHERE id = 3", "3 live rows, by the ledger 2"),
         ("UPDATE _versions_prices SET _batch = 99 WHERE id = 1", "1 rows of batches that are not in the ledger"),
         ("UPDATE etl_progress SET position = 2", "position 2, by the ledger 4"),
+        (
+            "UPDATE etl_batch SET lower = 3 WHERE id = 2",
+            f"{B}/1.csv#1@1 begins after position 3, and the batch before it ended at 4",
+        ),
         ("DROP VIEW prices", "its table cannot be read"),
         ("DROP TABLE _versions_prices", "its table cannot be read"),
     ],
@@ -550,6 +554,9 @@ def test_what_was_changed_around_the_ledger_is_found(log: World, statement: str,
     log.deliver(A, lines(upsert(1, 1, 1), upsert(2, 1, 2), upsert(3, 1, 3), delete(4, 2, 3)))
     log.load(A)
     assert log.warehouse.verify(log.pipeline) == []
+    if "etl_batch" in statement:
+        log.deliver(B, lines(upsert(5, 2, 1)))
+        log.load(B)
     around(log, statement)
     (difference,) = log.warehouse.verify(log.pipeline)
     assert words in difference

@@ -20,14 +20,16 @@ def victims() -> Iterator[deaths.Victims]:
     victims.close()
 
 
-@pytest.mark.parametrize("scenario", ["first events", "stale events", "new column", "reference table"])
+@pytest.mark.parametrize(
+    "scenario", ["first events", "stale events", "empty interval", "new column", "reference table"]
+)
 def test_an_exception_before_any_statement_of_publish_changes_nothing(
     scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exceptions.sweep(ALL[scenario], "interrupt", False, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("scenario", ["next events", "three batches", "one of two shards", "complete snapshot"])
+@pytest.mark.parametrize("scenario", ["next events", "one of two shards", "complete snapshot"])
 def test_an_exception_after_any_statement_but_commit_changes_nothing_and_after_commit_loses_only_the_answer(
     scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,7 +41,7 @@ def test_an_exception_after_any_statement_but_commit_changes_nothing_and_after_c
     [
         ("next events", "SIGKILL", True),
         ("derived table", "SIGKILL", False),
-        ("three batches", "SIGKILL", False),
+        ("two batches", "SIGKILL", False),
         ("complete snapshot", "exit", False),
         ("restated snapshot", "SIGTERM", True),
     ],
@@ -75,7 +77,8 @@ def test_the_scenarios_do_what_they_are_named_for(tmp_path: Path) -> None:
     assert {name: {k: v for k, v in c.items() if v and k != "source"} for name, c in counts.items()} == {
         "first events": {"inserted": 3},
         "next events": {"inserted": 1, "updated": 1, "deleted": 1, "stale": 1},
-        "three batches": {"updated": 1, "deleted": 1},
+        "two batches": {"updated": 1, "deleted": 1, "stale": 1},
+        "empty interval": {},
         "one of two shards": {"inserted": 1, "updated": 1, "stale": 1},
         "stale events": {"stale": 2},
         "complete snapshot": {"inserted": 1, "updated": 1, "deleted": 1, "unchanged": 1, "restored": 1, "ties": 1},

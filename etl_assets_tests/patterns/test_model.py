@@ -6,6 +6,7 @@ import itertools
 import json
 import shutil
 import tempfile
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from etl_assets.contract import native
 from etl_assets_tests.patterns.logs import kept, lines, prices, readings, snapshot
 from etl_assets_tests.world import World
 
@@ -148,6 +150,48 @@ def check_counts(log: list[Change], data: st.DataObject) -> None:
         shutil.rmtree(root)
 
 
+def check_interrupted(log: list[Change], data: st.DataObject) -> None:
+    """Runs that end between two batches, bounds that change, extracts that are lost: nothing twice, nothing left out."""
+    root = Path(tempfile.mkdtemp(prefix="model-"))
+    try:
+        stated = data.draw(st.booleans())
+        world = World(root, prices(events=native(bounds="stated" if stated else "contiguous")))
+        bounds = data.draw(cuts(len(log)))
+        scopes = DAYS[: len(bounds) - 1]
+        for scope, (start, end) in zip(scopes, itertools.pairwise(bounds), strict=True):
+            # Stated, every position is three further on, and the delivery ends one beyond its last event.
+            first = [json.dumps({"lower": start * 3 + bool(start), "upper": end * 3 + 1})] if stated else []
+            places = (number * 3 if stated else number for number in range(start + 1, end + 1))
+            world.deliver(scope, lines(*first, *(c.line(pos) for pos, c in zip(places, log[start:end], strict=True))))
+        for _ in range(data.draw(st.integers(0, 5))):
+            sized = world.pipeline.model_copy(update={"batch_events": data.draw(st.integers(1, 5))})
+            coming = world.engine(sized).load(scopes, f"run {uuid.uuid4().hex}")
+            list(itertools.islice(coming, data.draw(st.integers(0, 8))))
+            coming.close()  # type: ignore[attr-defined]
+            if data.draw(st.booleans()):
+                shutil.rmtree(root / "staged", ignore_errors=True)
+            check_consumed(world, log)
+        world.load(*scopes)
+        assert check_consumed(world, log) == len(log)
+        before = kept(world)
+        assert {o.status for o in world.load(*scopes)} == {"already committed"}
+        assert kept(world) == before
+    finally:
+        shutil.rmtree(root)
+
+
+def check_consumed(world: World, log: list[Change]) -> int:
+    """The ledger's batches are a chain, and the table is the fold of as many events as they count."""
+    ledger = world.ledger()
+    consumed = sum(b.counts.source for b in ledger)
+    after, state = counted(log[:consumed])
+    assert told(world, 0) == after
+    assert (seen(world) if ledger else {}) == state
+    assert all(one.upper == two.lower for one, two in itertools.pairwise(ledger))
+    assert world.warehouse.verify(world.pipeline) == []
+    return consumed
+
+
 def check_snapshots(history: list[dict[str, int]], order: list[int]) -> None:
     """Partial snapshots without bounds converge whatever their order; the newest version of each key stands."""
     root = Path(tempfile.mkdtemp(prefix="model-"))
@@ -219,7 +263,11 @@ def test_any_cut_of_a_log_any_order_and_any_replay_converge_to_its_fold() -> Non
 
 
 def test_stale_events_are_counted_as_a_plain_fold_counts_them_within_deliveries_and_between_them() -> None:
-    explore(check_counts, 40, log=logs(), data=st.data())
+    explore(check_counts, 20, log=logs(), data=st.data())
+
+
+def test_runs_that_end_between_two_batches_and_bounds_that_change_leave_nothing_out_and_count_nothing_twice() -> None:
+    explore(check_interrupted, 15, log=logs(), data=st.data())
 
 
 def test_partial_snapshots_without_bounds_converge_in_any_order() -> None:
@@ -235,5 +283,6 @@ def test_whole_snapshots_make_the_table_the_last_of_them_whatever_is_tried_in_be
 def test_many_more_logs_and_histories_converge() -> None:
     explore(check_log, 400, log=logs(), data=st.data())
     explore(check_counts, 1_000, log=logs(), data=st.data())
+    explore(check_interrupted, 400, log=logs(), data=st.data())
     explore(pairs(check_snapshots), 200, history=HISTORY, data=st.data())
     explore(pairs(check_complete_snapshots), 200, history=HISTORY, data=st.data())

@@ -47,7 +47,20 @@ def verify_versions(connection: sqlite3.Connection, pipeline: str, table: str) -
         if position != upper:
             of = f" of shard {shard}" if shard else ""
             differences.append(f"{pipeline}: position {position}{of}, by the ledger {upper}")
-    return differences
+    return differences + _broken_chains(connection, pipeline)
+
+
+def _broken_chains(connection: sqlite3.Connection, pipeline: str) -> list[str]:
+    """Batches of a log that do not begin where the one before them in their shard ended."""
+    rows = connection.execute(
+        "SELECT batch, lower, ended FROM (SELECT id, batch, lower, lag(upper) OVER (PARTITION BY shard ORDER BY id) AS ended "
+        "FROM etl_batch WHERE pipeline = ? AND operation = 'consume') WHERE lower <> ended ORDER BY id",
+        (pipeline,),
+    )
+    return [
+        f"{batch} begins after position {lower}, and the batch before it ended at {ended}"
+        for batch, lower, ended in rows
+    ]
 
 
 def versions_table(table: str) -> str:
