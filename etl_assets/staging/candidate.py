@@ -23,7 +23,8 @@ from etl_assets.staging.casting import plain_text
 class Content:
     """What staging found in a delivery and wrote to the candidate file.
 
-    ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events.
+    ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events. ``duplicates`` rows gave way
+    to a newer one of their key.
     """
 
     columns: tuple[ExtractColumn, ...]
@@ -33,6 +34,7 @@ class Content:
     digest: str
     lower: int | None = None
     upper: int | None = None
+    duplicates: int = 0
 
 
 def write_candidate(

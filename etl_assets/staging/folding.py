@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ def fold(
     for batch in batches:
         table = pa.concat_tables([held, batch]) if held is not None else batch
         above, below = table.slice(0, table.num_rows - 1), table.slice(1)
-        same = _equal(above, below, contract.key)
+        same = equal_rows(above, below, contract.key)
         _refuse_conflict(contract, above, below, same, shown, line, lines_of)
         yield above.filter(pc.invert(same))
         held = table.slice(table.num_rows - 1)
@@ -39,7 +39,7 @@ def fold(
         yield held
 
 
-def _equal(one: pa.Table, two: pa.Table, columns: tuple[str, ...]) -> pa.Array:
+def equal_rows(one: pa.Table, two: pa.Table, columns: Sequence[str]) -> pa.Array:
     """Where all these columns have the same value, or none, in both tables."""
     same = pa.array([True] * one.num_rows, pa.bool_())
     for name in columns:
@@ -53,7 +53,9 @@ def _refuse_conflict(
     contract: Table, above: pa.Table, below: pa.Table, same_key: pa.Array, shown: str, line: str, lines_of: Lines | None
 ) -> None:
     payload = tuple(c for c in above.column_names if c not in (VERSION, POSITION, line))
-    conflict = pc.and_(pc.and_(same_key, _equal(above, below, (VERSION,))), pc.invert(_equal(above, below, payload)))
+    conflict = pc.and_(
+        pc.and_(same_key, equal_rows(above, below, (VERSION,))), pc.invert(equal_rows(above, below, payload))
+    )
     # The end of a row says its key only; what it held is no contradiction to another end of it.
     conflict = pc.and_(conflict, pc.invert(pc.and_(above[DELETED].combine_chunks(), below[DELETED].combine_chunks())))
     rows = pc.indices_nonzero(conflict).to_pylist()

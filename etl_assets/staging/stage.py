@@ -53,6 +53,7 @@ def _manifest(contract: Pipeline, delivery: Delivery, content: Content, files: P
         rejects_sha256=_file_sha256(files / REJECTS),
         lower=content.lower,
         upper=content.upper,
+        duplicates=content.duplicates,
     )
 
 

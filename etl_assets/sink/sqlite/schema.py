@@ -108,7 +108,12 @@ _FIRST = (
     ) STRICT, WITHOUT ROWID""",
 )
 
-MIGRATIONS: Sequence[Sequence[str]] = (_FIRST,)
+_SECOND = (
+    # Rows that gave way to a newer one of their key in the same delivery.
+    "ALTER TABLE etl_batch ADD COLUMN duplicates INTEGER NOT NULL DEFAULT 0",
+)
+
+MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND)
 
 
 def version(connection: sqlite3.Connection) -> int:
