@@ -57,7 +57,7 @@ def test_the_newest_row_of_a_key_stands_wherever_in_the_file_it_is(bench: Bench)
 
 
 @pytest.mark.parametrize(
-    ("column", "older", "newer", "kept"),
+    "column, older, newer, kept",
     [
         (integer("v"), "9", "10", 10),
         (real("v"), "9.5", "1e1", 10.0),
