@@ -39,8 +39,9 @@ def cuts(pipeline: ChangeLogTable, deliveries: Sequence[Placed], random: Random)
     for number in itertools.count():
         # Where the position is the version, an event that is said again is a new one.
         replay = pipeline.events.version is not None and number % 2 == 1
-        again = sorted(random.sample(range(len(lines)), random.randint(1, len(lines)))) if replay else []
-        events = [*lines, *(_at(pipeline, lines[i], len(lines) + n) for n, i in enumerate(again))]
+        again = lines[: random.randint(1, max(1, len(lines) - 1))] if replay else []
+        again = again[random.randrange(len(again)) :] if replay else []
+        events = [*lines, *(_at(pipeline, line, len(lines) + i) for i, line in enumerate(again))]
         pieces = (1, most)[number] if number < 2 else random.randint(1, most)
         inner = sorted(random.sample(range(1, len(events)), pieces - 1))
         files = [events[start:end] for start, end in itertools.pairwise([0, *inner, len(events)])]

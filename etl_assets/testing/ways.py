@@ -99,7 +99,7 @@ def _log(pipeline: ChangeLogTable, deliveries: Sequence[Placed], random: Random)
         if cut is not None:
             compared = (ROWS, VERSIONS) if cut.replayed else (ROWS, VERSIONS, POSITION)
             again = f", {cut.replayed} of them said again later" if cut.replayed else ""
-            title = f"{cut.events} events cut into {len(cut.files)} deliveries{again}, each when it arrives"
+            title = f"{cut.events} events in {len(cut.files)} deliveries of another cut{again}, each when it arrives"
             yield Way(title, pipeline, tuple((d,) for d in cut.files), compared=compared)
         if arrival is not None:
             yield arrival
