@@ -28,12 +28,12 @@ def assert_idempotent(pipeline: Pipeline, deliveries: Deliveries, *, ways: int =
     """
     arrived = placed(pipeline, deliveries)
     with tempfile.TemporaryDirectory(prefix="etl-idempotent-") as root:
-        plain = plain_way(pipeline, arrived)
-        wanted = _Trial(Path(root) / "plain", plain).run()
+        plain = _Trial(Path(root) / "plain", plain_way(pipeline, arrived))
+        plain.run()
         for number, way in enumerate(other_ways(pipeline, arrived, ways, seed)):
             trial = _Trial(Path(root) / str(number), way)
-            found = trial.run()
-            differs = wanted.differences(found, way.compared, mine="in order", theirs="this way")
+            trial.run()
+            differs = plain.differences(trial)
             if differs:
                 raise AssertionError(
                     f"{pipeline.name} ends otherwise than when each delivery is loaded as it arrives, in order.\n"
@@ -52,26 +52,39 @@ class _Trial:
         self.scopes: list[str] = []
         #: Refusals on the way: some are as they should be, and they tell why an end differs.
         self.refused: list[Outcome] = []
+        #: What the warehouse holds after each round that is followed, and at the end.
+        self.held: list[tuple[str, Contents]] = []
 
-    def run(self) -> Contents:
-        """Load this way, and everything again; what the warehouse holds then. Raises ``AssertionError``."""
+    def differences(self, other: _Trial) -> str:
+        """Where another way holds other contents than this one, first of all; empty where it never does."""
+        mine, theirs = (self.held, other.held) if other.way.followed else (self.held[-1:], other.held[-1:])
+        for (when, wanted), (_, found) in zip(mine, theirs, strict=True):
+            differs = wanted.differences(found, other.way.compared, mine="in order", theirs="this way")
+            if differs:
+                return f"{when}{differs}"
+        return ""
+
+    def run(self) -> None:
+        """Load this way, and everything again. Raises ``AssertionError``."""
         for group in self.way.rounds:
             for delivery in group:
                 self.files[delivery.path] = delivery.put(self.bench)
             self.scopes = sorted({*self.scopes, *(d.scope for d in group)})
-            if not self.way.apart:
+            if self.way.apart:
+                for delivery in group:
+                    # Of a partition that was delivered more than once, a run takes the newest: name the older one.
+                    self._load(delivery.scope, delivery=delivery.name if self.pipeline.newest_counts else None)
+            else:
                 self._load(*dict.fromkeys(d.scope for d in group))
-                continue
-            for delivery in group:
-                # Of a partition that was delivered more than once, a run takes the newest: name the older one.
-                self._load(delivery.scope, delivery=delivery.name if self.pipeline.newest_counts else None)
+            if self.way.followed:
+                self.held.append((f"after {group[-1].path}:\n", contents(self.bench, self.pipeline)))
         self._settle()
         settled = contents(self.bench, self.pipeline)
+        self.held.append(("", settled))
         self._check_again(settled)
         differences = self.bench.differences(self.pipeline)
         if differences:
             raise self._failure("the ledger does not say what the table holds:", *differences)
-        return settled
 
     def _load(self, *scopes: str, delivery: str | None = None) -> list[Outcome]:
         outcomes = self.bench.load(self.pipeline, *scopes, delivery=delivery)

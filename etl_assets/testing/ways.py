@@ -28,7 +28,8 @@ PIECES = 3
 class Way:
     """Deliveries arrive in rounds and are loaded at once: those of a round in one run, or (``apart``) in one each.
 
-    ``compared`` are the parts of the contents that must be those of the plain way.
+    ``compared`` are the parts of the contents that must be those of the plain way: at the end or, where the rounds are
+    the same (``followed``), after each of them.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Way:
     rounds: tuple[tuple[Placed, ...], ...]
     apart: bool = True
     compared: tuple[str, ...] = ALL
+    followed: bool = False
 
     def __str__(self) -> str:
         together = " and " if self.apart else " with "
@@ -45,7 +47,7 @@ class Way:
 
 def plain_way(pipeline: Pipeline, deliveries: Sequence[Placed]) -> Way:
     """Each delivery is loaded when it arrives, in order."""
-    return Way("each when it arrives, in order", pipeline, tuple((d,) for d in deliveries))
+    return Way("each when it arrives, in order", pipeline, tuple((d,) for d in deliveries), followed=True)
 
 
 def other_ways(pipeline: Pipeline, deliveries: Sequence[Placed], count: int, seed: int) -> list[Way]:
@@ -85,9 +87,8 @@ def _partitioned(pipeline: PartitionedTable, deliveries: Sequence[Placed], rando
     yield Way("only the newest of each partition", pipeline, tuple((d,) for d in newest))
     if pipeline.transform and pipeline.transform.rowwise:
         pieces = pipeline.model_copy(update={"transform": _in_pieces(pipeline.transform)})
-        yield Way(
-            f"in order, handed to the rowwise transform in {PIECES} pieces", pieces, tuple((d,) for d in deliveries)
-        )
+        title = f"in order, handed to the rowwise transform in {PIECES} pieces"
+        yield Way(title, pieces, tuple((d,) for d in deliveries), followed=True)
     yield from _any_order(pipeline, deliveries, random, ALL)
 
 

@@ -216,11 +216,15 @@ def test_a_transform_that_is_rowwise_by_word_only_is_caught_and_the_rows_are_sho
         "orders ends otherwise than when each delivery is loaded as it arrives, in order.\n"
         "in order, handed to the rowwise transform in 3 pieces:\n"
         f"  orders/{A}/1.csv\n"
+        f"after orders/{A}/1.csv:\n"
         f"  rows, only in order: {{'amount': 3, 'day': '{A}', 'id': 2, 'item': 'fig', 'partition of': '{A}'}}\n"
         f"  rows, only in order: {{'amount': 6, 'day': '{A}', 'id': 3, 'item': 'lime', 'partition of': '{A}'}}\n"
         f"  rows, only this way: {{'amount': 2, 'day': '{A}', 'id': 2, 'item': 'fig', 'partition of': '{A}'}}\n"
         f"  rows, only this way: {{'amount': 3, 'day': '{A}', 'id': 3, 'item': 'lime', 'partition of': '{A}'}}"
     )
+    # It is seen as well where a correction has replaced those rows in the end.
+    deliveries = {f"orders/{A}/1.csv": day(A, "1,pear,1", "2,fig,2"), f"orders/{A}/2.csv": day(A, "1,pear,1")}
+    assert f"after orders/{A}/1.csv:" in failure(orders(transform=ranked), deliveries)
     whole = transform(ranked.function, version=1)
     assert_idempotent(orders(transform=whole), ORDERS, ways=2)
 
