@@ -59,8 +59,11 @@ def contents(bench: Workbench, pipeline: Pipeline) -> Contents:
             pipeline.name,
         )
         current = Counter(tuple(zip(("partition", "delivery", "revision", "rows"), b, strict=True)) for b in batches)
-        found = bench.sql("SELECT position FROM etl_progress WHERE pipeline = ?", pipeline.name)
-        position = Counter((("position", row[0]),) for row in found)
+        position = Counter(
+            tuple((name, value) for name, value in sorted(row.items()) if name not in ("pipeline", "batch"))
+            for row in bench.records("etl_progress")
+            if row["pipeline"] == pipeline.name
+        )
 
     def rows(table: str) -> Counter[Row]:
         partitioned = isinstance(pipeline, PartitionedTable)
@@ -68,7 +71,7 @@ def contents(bench: Workbench, pipeline: Pipeline) -> Contents:
             tuple(
                 sorted(
                     [(name, value) for name, value in row.items() if value is not None and name not in OF_THE_WAY]
-                    + ([("partition of", scopes[row["_partition"]])] if partitioned else [])
+                    + ([("_partition", scopes[row["_partition"]])] if partitioned else [])
                 )
             )
             for row in bench.records(table)

@@ -60,7 +60,11 @@ def _events(pipeline: ChangeLogTable, deliveries: Sequence[Placed]) -> list[byte
         content = gzip.decompress(delivery.content) if _packed(pipeline, delivery.path) else delivery.content
         for line in content.removeprefix(codecs.BOM_UTF8).split(b"\n"):
             if line.strip():
-                found[int(json.loads(line)[pipeline.events.position])] = line.strip()
+                try:
+                    position = int(json.loads(line)[pipeline.events.position])
+                except (ValueError, KeyError, TypeError):
+                    return None
+                found[position] = line.strip()
                 count += 1
     first = pipeline.events.first_position
     return [found[p] for p in sorted(found)] if sorted(found) == [*range(first, first + count)] else None

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import ChangeLogTable, PartitionedTable, WatermarkTable
 from etl_assets.landing import Landing
 from etl_assets.testing.workbench import Workbench, as_bytes
 
+#: The patterns whose rows arrive as files.
+Delivered = PartitionedTable | ChangeLogTable | WatermarkTable
 #: Paths below the landing with what lies there: bytes, text or a file. Or a folder that is laid out as the landing.
 Deliveries = Mapping[str, bytes | str | Path] | str | Path
 
@@ -32,7 +34,7 @@ class Placed:
         return bench.put(self.path, self.content)
 
 
-def placed(pipeline: Pipeline, deliveries: Deliveries) -> list[Placed]:
+def placed(pipeline: Delivered, deliveries: Deliveries) -> list[Placed]:
     """The deliveries in order of partition and name. Of a folder those that are the pipeline's; a mapping has no others.
 
     Raises ``ValueError`` for a path that is no delivery of the pipeline, saying why.

@@ -8,16 +8,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from etl_assets.contract import Pipeline
 from etl_assets.engine import Outcome
 from etl_assets.errors import Superseded
 from etl_assets.testing.contents import Contents, contents
-from etl_assets.testing.deliveries import Deliveries, placed
+from etl_assets.testing.deliveries import Delivered, Deliveries, placed
 from etl_assets.testing.ways import Way, other_ways, plain_way
 from etl_assets.testing.workbench import Workbench
 
 
-def assert_idempotent(pipeline: Pipeline, deliveries: Deliveries, *, ways: int = 12, seed: int = 0) -> None:
+def assert_idempotent(pipeline: Delivered, deliveries: Deliveries, *, ways: int = 12, seed: int = 0) -> None:
     """Load the deliveries in order, and then in other ways that the load pattern allows: all must end alike.
 
     ``deliveries`` are paths below the landing with their bytes, text or file; or a folder that is laid out as the landing

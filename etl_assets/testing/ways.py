@@ -13,11 +13,11 @@ from random import Random
 
 import pandas as pd
 
-from etl_assets.contract import ChangeLogTable, PartitionedTable, Pipeline, WatermarkTable
+from etl_assets.contract import ChangeLogTable, PartitionedTable, WatermarkTable
 from etl_assets.contract.policies import Transform
 from etl_assets.testing.contents import ASIDE, CURRENT, POSITION, ROWS, VERSIONS
 from etl_assets.testing.cutting import cuts
-from etl_assets.testing.deliveries import Placed
+from etl_assets.testing.deliveries import Delivered, Placed
 
 ALL = (ROWS, ASIDE, VERSIONS, CURRENT, POSITION)
 #: Into how many pieces a delivery is cut for a transform that says it does not mind.
@@ -33,7 +33,7 @@ class Way:
     """
 
     title: str
-    pipeline: Pipeline
+    pipeline: Delivered
     rounds: tuple[tuple[Placed, ...], ...]
     apart: bool = True
     compared: tuple[str, ...] = ALL
@@ -45,12 +45,12 @@ class Way:
         return f"{self.title}:\n  {order}"
 
 
-def plain_way(pipeline: Pipeline, deliveries: Sequence[Placed]) -> Way:
+def plain_way(pipeline: Delivered, deliveries: Sequence[Placed]) -> Way:
     """Each delivery is loaded when it arrives, in order."""
     return Way("each when it arrives, in order", pipeline, tuple((d,) for d in deliveries), followed=True)
 
 
-def other_ways(pipeline: Pipeline, deliveries: Sequence[Placed], count: int, seed: int) -> list[Way]:
+def other_ways(pipeline: Delivered, deliveries: Sequence[Placed], count: int, seed: int) -> list[Way]:
     """At most ``count`` other ways that the pattern allows."""
     random = Random(seed)
     match pipeline:
@@ -123,12 +123,12 @@ def _snapshots(pipeline: WatermarkTable, deliveries: Sequence[Placed], random: R
 # --------------------------------------------------------------------------- orders
 
 
-def _together(pipeline: Pipeline, deliveries: Sequence[Placed]) -> Way:
+def _together(pipeline: Delivered, deliveries: Sequence[Placed]) -> Way:
     return Way("all in one run", pipeline, (tuple(deliveries),), apart=False)
 
 
 def _any_order(
-    pipeline: Pipeline, deliveries: Sequence[Placed], random: Random, compared: tuple[str, ...]
+    pipeline: Delivered, deliveries: Sequence[Placed], random: Random, compared: tuple[str, ...]
 ) -> Iterator[Way]:
     """Every order, where these are few; else the reverse one, and any that chance gives, in groups."""
     if math.factorial(min(len(deliveries), 20)) <= 24:
@@ -142,7 +142,9 @@ def _any_order(
         yield _grouped("some at a time, in another order", pipeline, order, random, compared)
 
 
-def _grouped(title: str, pipeline: Pipeline, order: Sequence[Placed], random: Random, compared: tuple[str, ...]) -> Way:
+def _grouped(
+    title: str, pipeline: Delivered, order: Sequence[Placed], random: Random, compared: tuple[str, ...]
+) -> Way:
     """Groups of neighbours, each loaded in one run or in one run a delivery."""
     inner = sorted(random.sample(range(1, len(order)), random.randint(0, len(order) - 1)))
     rounds = tuple(tuple(order[start:end]) for start, end in itertools.pairwise([0, *inner, len(order)]))
