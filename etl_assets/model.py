@@ -164,6 +164,7 @@ class Manifest:
     part: int | None = None
     continues: bool = False
     seen: tuple[Seen, ...] = ()
+    duplicates: int = 0
     format: int = 1
 
     @property
@@ -210,7 +211,7 @@ class Counts:
     ``aside`` are kept aside because a later claim of another partition stands. ``deleted`` rows left this
     partition; ``restored`` rows of other partitions came back because this one dropped their key. ``stale`` events came
     after a newer version of their row. ``skipped`` rows of a snapshot are not beyond the watermark; ``ties`` of them, or of
-    the rows taken, are exactly at it.
+    the rows taken, are exactly at it. ``duplicates`` rows gave way to a newer row of the same key in their delivery.
     """
 
     source: int = 0
@@ -225,6 +226,7 @@ class Counts:
     stale: int = 0
     skipped: int = 0
     ties: int = 0
+    duplicates: int = 0
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)

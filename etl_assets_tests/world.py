@@ -5,7 +5,6 @@ Belongs here: what many tests need to arrange and to look at. Real components on
 
 from __future__ import annotations
 
-import sqlite3
 import uuid
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from typing import Any
 from etl_assets.contract import Daily, PartitionedTable, date, integer, text
 from etl_assets.engine import Engine, Outcome
 from etl_assets.model import Batch, Restatement
-from etl_assets.settings import Settings
 from etl_assets.sink import SQLiteWarehouse
 from etl_assets.survey import Survey, survey
+from etl_assets.testing import Workbench
 
 SHOWCASE = Path(__file__).parent.parent / "data" / "showcase" / "landing"
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
@@ -39,17 +38,13 @@ class World:
 
     def __init__(self, root: Path, pipeline: PartitionedTable | None = None) -> None:
         self.root = root
-        self.landing = root / "landing"
-        self.landing.mkdir(parents=True, exist_ok=True)
-        self.settings = Settings(str(self.landing), str(root / "staged"), str(root / "warehouse.sqlite"))
+        self.bench = Workbench(root)
+        self.landing, self.settings = self.bench.landing, self.bench.settings
         self.pipeline = pipeline or orders()
 
     def deliver(self, scope: str, content: str | bytes, name: str = "1.csv", pipeline: str | None = None) -> Path:
         """Put a file where the pipeline's deliveries arrive (``<pipeline>/<scope>/<name>``)."""
-        path = self.landing / (pipeline or self.pipeline.name) / scope / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
+        return self.bench.put(f"{pipeline or self.pipeline.name}/{scope}/{name}", content)
 
     def engine(self, pipeline: PartitionedTable | None = None) -> Engine:
         return Engine(self.settings, pipeline or self.pipeline)
@@ -83,19 +78,13 @@ class World:
 
     def sql(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Query the warehouse as a reader with plain SQL does."""
-        connection = sqlite3.connect(self.settings.warehouse)
-        try:
-            return connection.execute(query, values).fetchall()
-        finally:
-            connection.close()
+        return self.bench.sql(query, *values)
 
     def rows(self, table: str | None = None) -> list[tuple[Any, ...]]:
         """The table's whole contents without our own columns, columns and rows in order."""
-        table = table or self.pipeline.table
-        quoted = table.replace('"', '""')
-        columns = [r[1] for r in self.sql(f'PRAGMA table_info("{quoted}")') if not r[1].startswith("_")]
-        listed = ", ".join('"' + c.replace('"', '""') + '"' for c in sorted(columns))
-        return sorted(self.sql(f'SELECT {listed} FROM "{quoted}"'), key=repr) if columns else []
+        found = self.bench.records(table or self.pipeline.table)
+        rows = [tuple(v for k, v in sorted(row.items()) if not k.startswith("_")) for row in found]
+        return sorted(rows, key=repr)
 
     def state(self) -> dict[str, list[tuple[Any, ...]]]:
         """Everything that a transaction could have changed: each table's full contents, our own ones included."""

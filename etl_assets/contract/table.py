@@ -27,6 +27,9 @@ from etl_assets.contract.policies import (
     ValueOf,
 )
 
+#: Types whose values tell no row newer: text compares letter by letter, so that 10 would come before 9.
+UNORDERED = ("text", "json", "boolean")
+
 
 class Table(Frozen):
     """What every load pattern promises about its table.
@@ -190,9 +193,11 @@ class DeliveredTable(Table):
 class PartitionedTable(DeliveredTable):
     """Deliveries that each hold the complete rows of one partition; the newest delivery of a partition wins.
 
-    Without a key a partition is a bag of rows, repeats and all.
+    Without a key a partition is a bag of rows, repeats and all. Of rows of one delivery that share a key, the one that
+    is newest by ``newest_by`` stands; without that order they are refused.
     """
 
+    newest_by: tuple[str, ...] = Field((), exclude_if=lambda names: not names)  # no other fingerprint where unused
     key_unique_in: KeyScope = "table"
     partition_by: DateOf | ValueOf | None = None
     foreign_rows: ForeignRowsPolicy = "refuse"
@@ -204,6 +209,19 @@ class PartitionedTable(DeliveredTable):
     @classmethod
     def _column_name(cls, value: object) -> object:
         return ValueOf(column=value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        self._check_named("newest_by", self.newest_by)
+        if self.newest_by and not self.key:
+            raise ValueError("newest_by: rows without a key have no repeats to resolve; give the table a key")
+        for name in self.newest_by:
+            column = self.column(name)
+            if name in self.key or self.newest_by.count(name) > 1:
+                raise ValueError(f"newest_by: {name!r} tells nothing apart: it is part of the key, or stands twice")
+            if column is not None and column.type in UNORDERED:
+                raise ValueError(f"newest_by: {name!r} is {column.type}, by which no row is newer than another")
+        return self
 
     @model_validator(mode="after")
     def _partitioned(self) -> Self:
@@ -235,7 +253,7 @@ class PartitionedTable(DeliveredTable):
             if not self.keys_can_move:
                 raise ValueError("moved_keys: repair is for keys that are unique in the table and can change partition")
             order = self.moved_keys.order
-            if order != "delivery" and (order not in by_name or by_name[order].type in ("text", "json", "boolean")):
+            if order != "delivery" and (order not in by_name or by_name[order].type in UNORDERED):
                 raise ValueError(f"moved_keys: {order!r} is neither 'delivery' nor a column that orders rows")
         return self
 
@@ -256,10 +274,11 @@ class PartitionedTable(DeliveredTable):
 
     @property
     def required_columns(self) -> frozenset[str]:
-        """Columns whose value no row may lack: the declared ones, the key, and what gives the partition."""
+        """Columns whose value no row may lack: the declared ones, the key, and what gives order and partition."""
         declared = {c.name for c in self.columns if c.required}
         order = {self.moved_keys.order} if isinstance(self.moved_keys, Repair) else set()
-        return frozenset(declared | set(self.key) | set(self.partition_by_columns) | (order - {"delivery"}))
+        given = {*self.key, *self.newest_by, *self.partition_by_columns}
+        return frozenset(declared | given | (order - {"delivery"}))
 
 
 def ReferenceTable(**fields: Any) -> PartitionedTable:

@@ -21,9 +21,12 @@ Metadata = dict[str, Any]
 REJECTS_SHOWN = 20
 #: The counts that a batch of each pattern can have.
 COUNTS = {
-    "replace": ("inserted", "updated", "deleted", "unchanged", "moved", "aside", "restored", "rejected"),
+    "replace": ("inserted", "updated", "deleted", "unchanged", "moved", "aside", "restored", "duplicates", "rejected"),
     "consume": ("inserted", "updated", "deleted", "unchanged", "stale", "rejected"),
-    "merge": ("inserted", "updated", "deleted", "restored", "unchanged", "stale", "skipped", "ties", "rejected"),
+    "merge": (
+        *("inserted", "updated", "deleted", "restored", "unchanged", "stale", "skipped", "ties", "duplicates"),
+        "rejected",
+    ),
 }
 #: What adds up where a partition has several deliveries.
 ADDED = {

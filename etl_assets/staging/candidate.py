@@ -24,7 +24,7 @@ class Content:
     """What staging found in a delivery and wrote to the candidate file, or to one for each of its ``parts``.
 
     ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events, of which ``stale`` came after a
-    newer version.
+    newer version. ``duplicates`` rows gave way to a newer one of their key.
     """
 
     columns: tuple[ExtractColumn, ...]
@@ -36,6 +36,7 @@ class Content:
     upper: int | None = None
     stale: int = 0
     parts: tuple[Part, ...] = ()
+    duplicates: int = 0
 
 
 def write_candidate(

@@ -1,4 +1,4 @@
-"""Delimited rows to candidate rows: read, type, validate, transform, sort, and refuse repeated keys.
+"""Delimited rows to candidate rows: read, type, validate, transform, sort, and settle repeated keys.
 
 Memory is bounded by blocks and runs, not by the delivery, unless the contract has a transform that needs to see the
 delivery as a whole.
@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl_assets.contract import PartitionedTable, WatermarkTable
-from etl_assets.errors import DuplicateKey
 from etl_assets.model import Delivery, ExtractColumn, Fetched
 from etl_assets.staging.candidate import Content, write_candidate
 from etl_assets.staging.casting import arrow_type, cast
@@ -24,6 +23,7 @@ from etl_assets.staging.folding import DELETED, VERSION, fold
 from etl_assets.staging.header import Layout, match_header
 from etl_assets.staging.reading import Text, open_text, read_batches
 from etl_assets.staging.rejects import Rejected, Rejects
+from etl_assets.staging.repeats import distinct
 from etl_assets.staging.sorting import SortedRuns
 from etl_assets.staging.transforming import apply_transform
 from etl_assets.staging.validating import RECORD, check_counts, find_foreign, find_invalid, rejected, without
@@ -50,12 +50,14 @@ def stage_rows(
     ]
     columns += [ExtractColumn(name, "text", added=True) for name in layout.added]
     # Without a key all columns order the rows: by name, so that neither header nor contract decides.
-    by = [*contract.key, contract.updated] if isinstance(contract, WatermarkTable) else contract.key
-    runs = SortedRuns([*(by or sorted(c.name for c in columns)), RECORD], scratch)
+    newer = (contract.updated,) if isinstance(contract, WatermarkTable) else contract.newest_by
+    by = (*contract.key, *newer) or sorted(c.name for c in columns)
+    runs = SortedRuns([*by, RECORD], scratch)
     filled: set[str] = set()
-    source_rows = 0
+    source_rows = valid = 0
     for read, table in _tables(contract, delivery.scope, text, layout, rejects):
         source_rows += read
+        valid += table.num_rows
         filled |= {n for n in table.column_names if n != RECORD and table[n].null_count < table.num_rows}
         runs.add(table)
     rejects.refuse_beyond(source_rows)
@@ -67,12 +69,12 @@ def stage_rows(
         columns += [ExtractColumn(VERSION, "integer"), ExtractColumn(DELETED, "boolean")]
         schema = schema.append(pa.field(VERSION, pa.int64())).append(pa.field(DELETED, pa.bool_()))
     else:
-        tables, span = _distinct(contract, text, runs.batches()), []
+        tables, span = distinct(contract, text, runs.batches()), []
     kept = (table.drop_columns(RECORD) for table in tables)
     rows, digest = write_candidate(files / CANDIDATE, schema, filled, kept)
     rejects.write(files / REJECTS)
     lower, upper = (min(span), max(span)) if span else (None, None)
-    return Content(tuple(columns), source_rows, len(rejects.rows), rows, digest, lower, upper)
+    return Content(tuple(columns), source_rows, len(rejects.rows), rows, digest, lower, upper, duplicates=valid - rows)
 
 
 def _tables(
@@ -167,45 +169,3 @@ def _number(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_timestamp(values.type):
         return pc.cast(pc.cast(values, pa.timestamp("us", "UTC")), pa.int64())
     return pc.cast(pc.cast(values, pa.int32()), pa.int64()) if pa.types.is_date(values.type) else values
-
-
-def _distinct(
-    contract: PartitionedTable | WatermarkTable, text: Text, batches: Iterator[pa.Table]
-) -> Iterator[pa.Table]:
-    """The batches again, in which no key repeats. Raises :class:`DuplicateKey`, naming both lines."""
-    last: pa.Table | None = None
-    for batch in batches:
-        if contract.key:
-            _refuse_repeats(contract, text, last, batch)
-            last = batch.slice(batch.num_rows - 1).select([*contract.key, RECORD])
-        yield batch
-
-
-def _refuse_repeats(
-    contract: PartitionedTable | WatermarkTable, text: Text, last: pa.Table | None, batch: pa.Table
-) -> None:
-    """Compare each row's key with the one before it; rows come in order of key."""
-    keys = batch.select([*contract.key, RECORD])
-    if last is not None:
-        keys = pa.concat_tables([last, keys])
-    if keys.num_rows < 2:
-        return
-    above, below = keys.slice(0, keys.num_rows - 1), keys.slice(1)
-    same = None
-    for name in contract.key:
-        equal = pc.equal(above[name].combine_chunks(), below[name].combine_chunks())
-        same = equal if same is None else pc.and_(same, equal)
-        if not pc.any(same).as_py():
-            return
-    repeats = pc.indices_nonzero(same).to_pylist()
-    pairs = [(above[RECORD][i].as_py(), below[RECORD][i].as_py()) for i in repeats[:3]]
-    lines = text.lines_of([r for pair in pairs for r in pair if r is not None])
-    shown = []
-    for position, (one, two) in zip(repeats, pairs, strict=False):
-        key = ", ".join(f"{n}={below[n][position].as_py()!r}" for n in contract.key)
-        shown.append(f"  lines {lines.get(one, 'unknown')} and {lines.get(two, 'unknown')}: {key}")
-    raise DuplicateKey(
-        f"{text.shown}: the key ({', '.join(contract.key)}) repeats within the delivery"
-        f"{f', {len(repeats):,} times so far' if len(repeats) > 1 else ''}; which row counts cannot be told.\n"
-        + "\n".join(shown)
-    )

@@ -72,6 +72,7 @@ def _manifest(contract: Pipeline, delivery: Delivery, fetched: Fetched, content:
             for number, part in enumerate(content.parts, start=1)
         ),
         seen=fetched.seen,
+        duplicates=content.duplicates,
     )
 
 

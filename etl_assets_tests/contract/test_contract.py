@@ -179,6 +179,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "partition_by: date_of tells the day, not the hour",
     ),
     ({"partitions": ["a"]}, "partitions"),
+    ({"newest_by": ["nope"]}, "newest_by: 'nope' is not one of the columns"),
+    ({"newest_by": ["amount"], "key": []}, "newest_by: rows without a key"),
+    ({"newest_by": ["id"]}, "newest_by: 'id' tells nothing apart: it is part of the key"),
+    ({"newest_by": ["amount", "amount"]}, "newest_by: 'amount' tells nothing apart"),
+    ({"newest_by": ["item"]}, "newest_by: 'item' is text, by which no row is newer"),
+    ({"newest_by": "amount"}, "newest_by: .*tuple"),
     ({"moved_keys": repair("item")}, "moved_keys: 'item' is neither 'delivery' nor a column that orders rows"),
     ({"moved_keys": repair("nope")}, "moved_keys: 'nope' is neither"),
     ({"moved_keys": repair(), "key": []}, "moved_keys: repair is for keys that are unique in the table"),
@@ -326,7 +332,17 @@ def test_the_fingerprint_follows_what_changes_an_extract_and_nothing_else() -> N
         {"invalid_rows": Quarantine(up_to=0.2)},
         {"new_columns": "add"},
         {"min_rows": 1},
+        {"newest_by": ["amount"]},
         {"transform": transform(same, version=1)},
         {"transform": transform(same, version=2)},
     ]
     assert len({code, *(orders(**change).code for change in changes)}) == len(changes) + 1
+
+
+def test_a_field_that_was_added_since_leaves_the_fingerprint_of_contracts_that_do_not_use_it() -> None:
+    assert "newest_by" not in orders().model_dump_json()
+    assert '"newest_by":["amount"]' in orders(newest_by=["amount"]).model_dump_json()
+
+
+def test_what_tells_a_row_newer_is_required_in_every_row() -> None:
+    assert orders(newest_by=["amount"]).required_columns == {"id", "day", "amount"}

@@ -141,7 +141,7 @@ def test_an_equal_watermark_with_other_values_in_one_file_names_the_lines_of_the
 
 def test_rows_that_repeat_to_the_letter_are_one(tmp_path: Path) -> None:
     world = world_of(tmp_path)
-    assert load(world, snapshot("a,03,3", "a,03,3")) == [("committed", {"inserted": 1})]
+    assert load(world, snapshot("a,03,3", "a,03,3")) == [("committed", {"inserted": 1, "duplicates": 1})]
 
 
 def test_rows_without_a_watermark_are_quarantined_with_their_line_and_reason(tmp_path: Path) -> None:

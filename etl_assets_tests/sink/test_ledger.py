@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from etl_assets.errors import LedgerTooNew, WarehouseError
+from etl_assets.model import Counts
 from etl_assets.sink import SQLiteWarehouse, open_sink
 from etl_assets.sink.sqlite import schema
 from etl_assets_tests.sink.test_tables import around
@@ -91,6 +92,32 @@ def test_progress_of_the_first_release_is_that_of_a_log_without_shards(
     (batch,) = world.warehouse.ledger()
     assert (batch.lower, batch.upper, batch.shard, batch.continues, batch.committed_at) == (0, 4, "", False, "then")
     assert world.sql("SELECT * FROM etl_progress") == [("prices", "", 4, 1)]
+
+
+def test_the_ledger_of_the_first_release_is_read_and_written_by_this_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batches lie as that release wrote them: without the counts that were added since."""
+    world.sql(
+        "CREATE TABLE etl_schema (version INTEGER PRIMARY KEY, release TEXT NOT NULL, applied_at TEXT NOT NULL) STRICT"
+    )
+    for statement in schema.MIGRATIONS[0]:
+        world.sql(statement)
+    connection = sqlite3.connect(world.settings.warehouse)
+    with connection:
+        connection.execute("INSERT INTO etl_schema VALUES (1, '0.1.0', 'then')")
+        connection.execute(
+            "INSERT INTO etl_batch VALUES (1, 'other/a/1.csv#1@1', 'other', 'a', '1.csv', 1, '1', 1, 0, 'replace', NULL, NULL, "
+            "'d', 's', 'c', 1, 'run', 1, NULL, NULL, 7, 1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 9, NULL, 'then')"
+        )
+    connection.close()
+    (old,) = world.warehouse.ledger("other")
+    assert old.counts == Counts(7, 1, 2, 3, 4, 5, 6, ties=9)
+    assert (old.supersedes, old.committed_at) == (None, "then")
+    loaded(world)
+    assert [b.batch for b in world.warehouse.ledger()] == ["other/a/1.csv#1@1", f"orders/{DAY}/1.csv#1@1"]
+    assert world.ledger()[0].counts == Counts(source=2, inserted=2)
+    assert world.sql("SELECT duplicates, committed_at > '2020' FROM etl_batch WHERE pipeline = 'orders'") == [(0, 1)]
 
 
 def test_a_migration_that_fails_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

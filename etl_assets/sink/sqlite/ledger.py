@@ -14,6 +14,13 @@ from etl_assets.model import Batch, Claim, Counts, Delivery, RecordedDelivery, R
 NOW = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 COUNTS = tuple(f.name for f in fields(Counts))
 
+#: The columns of ``etl_batch`` in the order of a batch's fields; a migration appends its own at the end of the table.
+_COLUMNS = (
+    "id, batch, pipeline, scope, delivery, revision, delivery_order, transform_version, ordinal, operation, reason, "
+    "operation_id, digest, input_sha256, code, generation, run, rows, lower, upper, "
+    f"{', '.join(COUNTS)}, supersedes, committed_at, shard, continues"
+)
+
 _BATCH = (
     "SELECT b.id, b.batch, b.pipeline, b.scope, b.delivery, b.revision, b.delivery_order, b.transform_version, b.ordinal, "
     "b.operation, b.reason, b.operation_id, b.digest, b.input_sha256, b.code, b.generation, b.run, b.rows, b.lower, b.upper, "
@@ -82,7 +89,8 @@ def insert_batch(connection: sqlite3.Connection, batch: Batch, supersedes: int |
         *(*batch.counts.as_dict().values(), supersedes),
     )
     marks = ", ".join("?" * len(values))
-    connection.execute(f"INSERT INTO etl_batch VALUES ({marks}, {NOW}, ?, ?)", (*values, batch.shard, batch.continues))
+    values = (*values, batch.shard, batch.continues)
+    connection.execute(f"INSERT INTO etl_batch ({_COLUMNS}) VALUES ({marks}, {NOW}, ?, ?)", values)
     return str(connection.execute("SELECT committed_at FROM etl_batch WHERE id = ?", (batch.id,)).fetchone()[0])
 
 

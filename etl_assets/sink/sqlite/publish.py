@@ -103,7 +103,12 @@ def publish(
         rows=manifest.rows,
         lower=manifest.lower,
         upper=manifest.upper,
-        counts=replace(done.counts, source=manifest.source_rows, rejected=manifest.rejected_rows),
+        counts=replace(
+            done.counts,
+            source=manifest.source_rows,
+            rejected=manifest.rejected_rows,
+            duplicates=manifest.duplicates,
+        ),
         supersedes=partition.batch.batch if partition.batch else None,
         committed_at="",
         shard=shard_of(pipeline.partitions, manifest.scope),

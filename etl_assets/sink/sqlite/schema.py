@@ -133,6 +133,8 @@ _SECOND = (
     ) STRICT, WITHOUT ROWID""",
     "INSERT INTO etl_progress SELECT pipeline, '', position, batch FROM etl_progress_before",
     "DROP TABLE etl_progress_before",
+    # Rows that gave way to a newer one of their key in the same delivery.
+    "ALTER TABLE etl_batch ADD COLUMN duplicates INTEGER NOT NULL DEFAULT 0",
 )
 
 MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND)
