@@ -5,15 +5,16 @@ Each test runs for each pattern (see `kinds`); what is particular to one of them
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from etl_assets.contract import Daily
-from etl_assets.errors import Superseded, UnexpectedCursor
-from etl_assets_tests.patterns.kinds import KINDS, ORDERED, SNAPSHOTS, Kind, day
-from etl_assets_tests.patterns.logs import done, kept, position
+from etl_assets.contract import Daily, decimal, integer, quarantine, text, timestamp
+from etl_assets.errors import BadEvent, BatchIdentityConflict, InvalidRows, Superseded, UnexpectedCursor
+from etl_assets_tests.patterns.kinds import KINDS, ORDERED, SNAPSHOTS, Kind, coded, day
+from etl_assets_tests.patterns.logs import done, kept, lines, position, prices
 from etl_assets_tests.world import World
 
 every = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -283,3 +284,86 @@ def test_a_start_that_moves_earlier_keeps_ledger_rows_and_progress_and_an_earlie
         assert world.rows() == kind.rows(3)
     assert world.survey().waiting() == []
     assert world.warehouse.verify(world.pipeline) == []
+
+
+def test_a_log_whose_contract_reads_the_same_bytes_differently_is_refused_with_advice_that_can_be_followed(
+    tmp_path: Path,
+) -> None:
+    world = KINDS["log"].world(tmp_path)
+    arrive(KINDS["log"], world, 1)
+    before = kept(world)
+    columns = [integer("id"), text("item", missing=("", "pear")), decimal("price", precision=20, scale=4)]
+    world.pipeline = prices(columns=columns)  # type: ignore[assignment]
+    (outcome,) = world.load(day(1))
+    assert isinstance(outcome.error, BatchIdentityConflict)
+    assert "the same bytes now give other rows" in outcome.message
+    assert outcome.message.endswith("take the change of the contract back, or deliver correcting events")
+    assert kept(world) == before
+    assert states(world) == [(day(1), "1.jsonl", 1, "committed")]
+    # What comes next is read by the contract as it is now.
+    arrive(KINDS["log"], world, 2)
+    assert world.rows() == [(1, "item 2", "1.0000"), (12, None, "1.0000")]
+
+
+# --------------------------------------------------------------------------- keys that are none (case 38)
+
+KEY = [integer("id"), coded("code")]
+NO_KEYS = [(None, "x", "id is part of the key and has no value"), (1, "", "code is part of the key and is empty")]
+
+
+def keyed(name: str) -> Any:
+    """The pattern's pipeline with a key of two parts."""
+    pipeline: Any = KINDS[name].pipeline
+    changed = [timestamp("updated", resolution="s")] if name in SNAPSHOTS else []
+    fields = {n: getattr(pipeline, n) for n in type(pipeline).model_fields}
+    return type(pipeline)(**fields | {"columns": [*KEY, *changed, integer("value")], "key": ["id", "code"]})
+
+
+def said(name: str, *keys: tuple[int | None, str | None], op: str = "upsert", first: int = 1) -> str:
+    """A delivery with a row for each key."""
+    if name == "log":
+        rows = [{"id": i, "code": c, "value": 1} for i, c in keys]
+        return lines(*(json.dumps({"pos": n, "op": op, "version": 1, "row": r}) for n, r in enumerate(rows, first)))
+    own = "updated," if name in SNAPSHOTS else ""
+    value = "2024-01-02T00:00:00Z," if own else ""
+    rows = [f"{'' if i is None else i},{c or ''},{value}1" for i, c in keys]
+    return "\n".join([f"id,code,{own}value", *rows]) + "\n"
+
+
+@pytest.mark.parametrize("name", ["partitioned", "reference", "log", "inclusive", "whole"])
+@pytest.mark.parametrize("number, code, reason", NO_KEYS, ids=["null", "empty"])
+def test_a_row_without_a_whole_key_is_never_a_row(
+    name: str, number: int | None, code: str, reason: str, tmp_path: Path
+) -> None:
+    world = World(tmp_path, keyed(name))
+    table, kind = world.pipeline.name, KINDS[name]
+    world.deliver(kind.scope(1), said(name, (1, "a"), (number, code)), kind.file(1), pipeline=table)
+    (outcome,) = world.load(kind.scope(1))
+    assert isinstance(outcome.error, BadEvent if name == "log" else InvalidRows)
+    assert f"line {2 if name == 'log' else 3}" in outcome.message
+    assert reason in outcome.message
+    assert kept(world).keys() <= {"etl_partition", "etl_schema"}
+    if name == "log":
+        # The end of a row that has no whole key ends nothing.
+        world.deliver(kind.scope(1), said(name, (number, code), op="delete"), kind.file(1))
+        (outcome,) = world.load(kind.scope(1))
+        assert isinstance(outcome.error, BadEvent)
+        assert reason in outcome.message
+        return
+    world.pipeline = world.pipeline.model_copy(update={"invalid_rows": quarantine(up_to=0.5)})
+    world.pipeline.__dict__.pop("code", None)
+    (outcome,) = world.load(kind.scope(1))
+    assert (outcome.status, outcome.counts.rejected) == ("committed", 1)
+    assert world.sql(f"SELECT id, code, value FROM {table}") == [(1, "a", 1)]
+    assert outcome.extract is not None
+    assert reason in Path(outcome.extract.folder, "rejects.jsonl").read_text()
+
+
+@pytest.mark.parametrize("name", ["partitioned", "reference", "log", "inclusive", "whole"])
+def test_a_key_of_two_parts_is_told_apart_by_both(name: str, tmp_path: Path) -> None:
+    world = World(tmp_path, keyed(name))
+    kind = KINDS[name]
+    keys: list[tuple[int | None, str | None]] = [(1, "a"), (1, "b"), (2, "a"), (12, "a"), (1, "2a"), (1, "NA")]
+    world.deliver(kind.scope(1), said(name, *keys), kind.file(1), pipeline=world.pipeline.name)
+    assert done(world.load(kind.scope(1))) == [("committed", {"inserted": 6})]
+    assert sorted(world.sql(f"SELECT id, code FROM {world.pipeline.table}")) == sorted(keys)
