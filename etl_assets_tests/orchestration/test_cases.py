@@ -1,4 +1,4 @@
-"""The cases that concern every load pattern, as Dagster shows them: runs that are executed again, sensors, days without a daemon."""
+"""The cases that concern every load pattern, as Dagster shows them: runs executed again, sensors, days without a daemon."""
 
 import dagster as dg
 import pytest
@@ -15,7 +15,9 @@ from etl_assets_tests.world import World
 
 KINDS_HERE = {name: KINDS[name] for name in ("reference", "log", "inclusive", "whole")}
 every = pytest.mark.parametrize("kind", KINDS_HERE.values(), ids=KINDS_HERE)
-ordered = pytest.mark.parametrize("kind", [k for k in KINDS_HERE.values() if not k.replaces], ids=["log", "inclusive", "whole"])
+ordered = pytest.mark.parametrize(
+    "kind", [k for k in KINDS_HERE.values() if not k.replaces], ids=["log", "inclusive", "whole"]
+)
 
 
 @pytest.fixture

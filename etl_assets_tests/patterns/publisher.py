@@ -1,4 +1,4 @@
-"""A process that publishes one pipeline's deliveries, each as it arrives, beside others; called with KIND, NAME, ROOT and COUNT."""
+"""A process that publishes the deliveries of one pipeline beside others; called with KIND, NAME, ROOT and COUNT."""
 
 from __future__ import annotations
 

@@ -102,7 +102,9 @@ def test_ties_that_strict_bounds_left_out_then_are_left_out_again(tmp_path: Path
         assert [(r[0], r[3]) for r in versions(world)] == [(key, 2) for key in keys]
 
 
-def test_an_equal_version_with_another_state_is_a_conflict_by_the_same_logic_and_none_with_older(tmp_path: Path) -> None:
+def test_an_equal_version_with_another_state_is_a_conflict_by_the_same_logic_and_none_with_older(
+    tmp_path: Path,
+) -> None:
     world = world_of(tmp_path, logic(1), {A: snapshot("a,03,1")})
     world.pipeline = logic(2)
     world.deliver(B, snapshot("a,03,7"))
@@ -161,7 +163,9 @@ def test_older_logic_after_newer_is_superseded_and_changes_nothing(tmp_path: Pat
     world.deliver(B, snapshot("a,02,2"))
     (outcome,) = world.load(B, pipeline=logic(1))  # a worker that was not updated yet
     assert isinstance(outcome.error, Superseded)
-    assert f"readings/{A}/1.csv#1@2 is committed for readings, and its transform version 2 is newer" in str(outcome.error)
+    assert f"readings/{A}/1.csv#1@2 is committed for readings, and its transform version 2 is newer" in str(
+        outcome.error
+    )
     assert kept(world) == before
     assert [o.status for o in world.load_pending()] == ["committed"]
 

@@ -32,7 +32,15 @@ class Orphan:
     """A process that is stopped in its publish."""
 
     def __init__(self, kind: Kind, world: World, number: int, point: str) -> None:
-        command = [sys.executable, "-m", "etl_assets_tests.patterns.orphan", kind.name, str(world.root), str(number), point]
+        command = [
+            sys.executable,
+            "-m",
+            "etl_assets_tests.patterns.orphan",
+            kind.name,
+            str(world.root),
+            str(number),
+            point,
+        ]
         self.process = subprocess.Popen(
             command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -189,8 +197,25 @@ class Runs:
     def start(self, number: int) -> subprocess.Popen[str]:
         name = self.kind.pipeline.name
         tags = json.dumps({"dagster/partition": self.kind.scope(number)})
-        command = [sys.executable, "-W", "ignore", "-m", "dagster", "job", "execute", "-f", str(self.module), "-j", f"{name}_job"]
-        own = {"DAGSTER_HOME": str(self.home), "STOPPED": str(self.mark), "KIND": self.kind.name, "ROOT": str(self.world.root)}
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "dagster",
+            "job",
+            "execute",
+            "-f",
+            str(self.module),
+            "-j",
+            f"{name}_job",
+        ]
+        own = {
+            "DAGSTER_HOME": str(self.home),
+            "STOPPED": str(self.mark),
+            "KIND": self.kind.name,
+            "ROOT": str(self.world.root),
+        }
         return subprocess.Popen(
             [*command, "--tags", tags],
             env={**os.environ, **own},
@@ -219,7 +244,9 @@ def state_of(pid: int) -> str:
 
 @pytest.mark.daemon
 @pytest.mark.parametrize("name", some("log"))
-def test_a_run_process_that_was_killed_leaves_a_step_behind_which_its_successor_fences(name: str, tmp_path: Path) -> None:
+def test_a_run_process_that_was_killed_leaves_a_step_behind_which_its_successor_fences(
+    name: str, tmp_path: Path
+) -> None:
     kind, world = prepared(name, tmp_path)
     runs = Runs(kind, world)
     first = runs.start(2)

@@ -191,9 +191,7 @@ class Files(RuleBasedStateMachine):
         ledger = self.world.ledger()
         assert ledger[: len(self.ledger)] == self.ledger
         self.ledger = ledger
-        told = [
-            ((b.scope, int(b.delivery.removesuffix(self.suffix)), b.revision), b.transform_version) for b in ledger
-        ]
+        told = [((b.scope, int(b.delivery.removesuffix(self.suffix)), b.revision), b.transform_version) for b in ledger]
         assert told == self.committed
 
     @invariant()
@@ -305,9 +303,7 @@ class SnapshotMachine(Files):
         self.merged: list[Merged] = []
         self.begun = 0
 
-    @rule(
-        scope=scopes, number=names, loaded=st.booleans(), rows=st.dictionaries(keys, st.integers(0, 3), min_size=1)
-    )
+    @rule(scope=scopes, number=names, loaded=st.booleans(), rows=st.dictionaries(keys, st.integers(0, 3), min_size=1))
     def a_snapshot_arrives(self, scope: str, number: int, loaded: bool, rows: dict[str, int]) -> None:
         """Each of its rows is as new as can be, or some changes old."""
         self.clock += 1

@@ -60,7 +60,11 @@ def reading(world: World) -> Iterator[sqlite3.Connection | None]:
     connection = sqlite3.connect(world.settings.warehouse, timeout=60, isolation_level=None)
     try:
         connection.execute("BEGIN")
-        yield connection if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'etl_batch'").fetchone() else None
+        yield (
+            connection
+            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'etl_batch'").fetchone()
+            else None
+        )
     finally:
         connection.close()
 
@@ -73,7 +77,9 @@ def look(world: World, kinds: list[Kind]) -> dict[str, int]:
         seen = {}
         for kind in kinds:
             name = kind.pipeline.name
-            count, upper = connection.execute("SELECT count(*), max(upper) FROM etl_batch WHERE pipeline = ?", (name,)).fetchone()
+            count, upper = connection.execute(
+                "SELECT count(*), max(upper) FROM etl_batch WHERE pipeline = ?", (name,)
+            ).fetchone()
             position = connection.execute("SELECT position FROM etl_progress WHERE pipeline = ?", (name,)).fetchone()
             assert position == ((upper,) if upper is not None else None)
             if count:
@@ -120,7 +126,9 @@ def test_eight_pipelines_of_all_patterns_are_published_side_by_side_and_a_reader
 
 
 @pytest.mark.parametrize("name", ["log", pytest.param("whole", marks=pytest.mark.long)])
-def test_six_processes_that_load_the_same_ordered_deliveries_commit_each_once_and_in_order(name: str, tmp_path: Path) -> None:
+def test_six_processes_that_load_the_same_ordered_deliveries_commit_each_once_and_in_order(
+    name: str, tmp_path: Path
+) -> None:
     kind = KINDS[name]
     world = kind.world(tmp_path)
     for number in range(1, 5):
@@ -132,13 +140,19 @@ def test_six_processes_that_load_the_same_ordered_deliveries_commit_each_once_an
     )
     command = [sys.executable, "-c", code, name, str(tmp_path)]
     started = [
-        subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(6)
+        subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(6)
     ]
     for process in started:
         said, _ = process.communicate()
         assert process.returncode == 0, said
         # Whoever lost a scope to a later run may find that what comes next is not its turn, or no longer.
-        assert set(said.strip("[]\n").replace("'", "").split(", ")) <= {"", "StaleWriter", "UnexpectedCursor", "Superseded"}
+        assert set(said.strip("[]\n").replace("'", "").split(", ")) <= {
+            "",
+            "StaleWriter",
+            "UnexpectedCursor",
+            "Superseded",
+        }
     while world.load_pending():
         pass
     assert [b.scope for b in world.ledger()] == [kind.scope(n) for n in range(1, 5)]
