@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from etl_assets.contract import quarantine
-from etl_assets_tests.patterns.logs import A, B, done, position, readings, snapshot, versions
+from etl_assets.contract import decimal, integer, native, quarantine, text, transform
+from etl_assets.errors import BadEvent, BatchIdentityConflict
+from etl_assets_tests.patterns.logs import (
+    A,
+    B,
+    done,
+    kept,
+    lines,
+    position,
+    prices,
+    readings,
+    refused,
+    snapshot,
+    upsert,
+    versions,
+)
 from etl_assets_tests.world import World
 
 
@@ -19,3 +34,35 @@ def test_a_whole_snapshot_of_nothing_but_quarantined_rows_is_no_empty_one_and_wi
     assert [(v[0], v[2]) for v in versions(world)] == [("a", 0)]
     assert position(world) == at
     assert world.warehouse.verify(world.pipeline) == []
+
+
+def test_an_empty_first_snapshot_that_newer_logic_makes_anew_empties_nothing_and_is_not_refused(tmp_path: Path) -> None:
+    def logic(version: int) -> Any:
+        return readings(complete="whole", transform=transform(lambda frame: frame, version=version))
+
+    world = World(tmp_path, logic(1))
+    world.deliver(A, snapshot())
+    world.deliver(B, snapshot("a,02,1"))
+    world.load(A, B)
+    world.pipeline = logic(2)
+    assert done(world.load(A)) == [("committed", {})]
+    assert [(v[0], v[2]) for v in versions(world)] == [("a", 0)]
+
+
+def test_an_event_that_names_a_column_twice_is_refused_by_its_line(tmp_path: Path) -> None:
+    columns = [integer("id"), text("item", aliases=("Item",)), decimal("price", precision=20, scale=4)]
+    world = World(tmp_path, prices(columns=columns))  # type: ignore[arg-type]
+    world.deliver(A, lines(upsert(1, 1, 1), upsert(2, 1, 2, Item="fig")))
+    refused(world, BadEvent, "line 2: the row has the column 'item' under more than one of its names")
+
+
+def test_a_log_whose_versions_are_read_from_elsewhere_is_not_what_was_committed(tmp_path: Path) -> None:
+    """The rows are the same to the letter; what a later event is compared with is not."""
+    world = World(tmp_path, prices())  # type: ignore[arg-type]
+    world.deliver(A, lines(upsert(1, 9, 1), upsert(2, 9, 2)))
+    world.load(A)
+    before = kept(world)
+    world.pipeline = prices(events=native(version=None))  # type: ignore[assignment]
+    (outcome,) = world.load(A)
+    assert isinstance(outcome.error, BatchIdentityConflict)
+    assert kept(world) == before

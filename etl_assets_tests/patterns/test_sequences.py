@@ -132,12 +132,16 @@ class Files(RuleBasedStateMachine):
         if waiting:
             self.load(waiting)
 
-    @rule(order=orders, finished=st.integers(1, 2))
-    def a_run_is_paused_and_another_one_does_it_all(self, order: list[str], finished: int) -> None:
+    @rule(order=orders, finished=st.integers(1, 2), only_claims=st.booleans())
+    def a_run_is_paused_and_another_one_takes_over(self, order: list[str], finished: int, only_claims: bool) -> None:
         zombie = self.begin(order)
         for scope in order[:finished]:
             self.follow(scope, zombie)
-        self.load(DAYS)
+        if only_claims:
+            self.runs += 1
+            self.world.warehouse.claim(self.world.pipeline, DAYS, f"run {self.runs}")
+        else:
+            self.load(DAYS)
         before = self.world.state()
         assert "committed" not in {o.status for o in zombie}
         assert self.world.state() == before
