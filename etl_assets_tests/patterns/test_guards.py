@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-from etl_assets.contract import decimal, integer, native, quarantine, text, transform
+from etl_assets.contract import debezium, decimal, integer, native, quarantine, text, transform
 from etl_assets.errors import BadEvent, BatchIdentityConflict
 from etl_assets_tests.patterns.logs import (
     A,
@@ -66,3 +67,24 @@ def test_a_log_whose_versions_are_read_from_elsewhere_is_not_what_was_committed(
     (outcome,) = world.load(A)
     assert isinstance(outcome.error, BatchIdentityConflict)
     assert kept(world) == before
+
+
+def test_two_ends_of_a_row_are_one_though_they_remember_different_things_of_it(tmp_path: Path) -> None:
+    world = World(tmp_path, prices(events=debezium()))  # type: ignore[arg-type]
+    whole, key_only = {"id": 1, "item": "pear", "price": "1"}, {"id": 1}
+    events = [{"op": "c", "after": whole}, {"op": "d", "before": whole}, {"op": "d", "before": key_only}]
+    versioned = zip(events, (1, 2, 2), strict=True)
+    for pos, (event, version) in enumerate(versioned, 1):
+        world.deliver(A, json.dumps({"pos": pos, "version": version, **event}) + "\n", f"{pos}.jsonl")
+    assert done(world.load(A))[-1] == ("committed", {"unchanged": 1})
+    assert versions(world) == [(1, 2, 1)]
+
+
+def test_a_newer_row_that_lacks_an_added_column_has_no_value_there_and_does_not_keep_the_older_ones(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, readings(new_columns="add"))  # type: ignore[arg-type]
+    world.deliver(A, snapshot("a,01,1,red", "b,01,1,blue", header="id,updated,value,colour"))
+    world.deliver(B, snapshot("a,02,2"))
+    assert done(world.load(A, B))[1] == ("committed", {"updated": 1})
+    assert world.sql("SELECT id, value, colour FROM readings ORDER BY id") == [("a", 2, None), ("b", 1, "blue")]
