@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import debezium, decimal, integer, native, quarantine, text, transform
-from etl_assets.errors import BadEvent, BatchIdentityConflict
+from etl_assets.errors import BadEvent, BatchIdentityConflict, VersionConflict
 from etl_assets_tests.patterns.logs import (
     A,
     B,
+    delete,
     done,
     kept,
     lines,
@@ -88,3 +89,37 @@ def test_a_newer_row_that_lacks_an_added_column_has_no_value_there_and_does_not_
     world.deliver(B, snapshot("a,02,2"))
     assert done(world.load(A, B))[1] == ("committed", {"updated": 1})
     assert world.sql("SELECT id, value, colour FROM readings ORDER BY id") == [("a", 2, None), ("b", 1, "blue")]
+
+
+def test_what_is_said_twice_within_a_delivery_is_said_once_with_missing_values_and_ends_too(tmp_path: Path) -> None:
+    world = World(tmp_path, prices(events=debezium()))  # type: ignore[arg-type]
+    blank, whole = {"id": 1, "item": None, "price": None}, {"id": 2, "item": "fig", "price": "1"}
+    events = [
+        {"version": 1, "op": "c", "after": blank},
+        {"version": 1, "op": "u", "after": blank},
+        {"version": 2, "op": "d", "before": whole},
+        {"version": 2, "op": "d", "before": {"id": 2}},
+    ]
+    world.deliver(A, lines(*(json.dumps({"pos": pos, **event}) for pos, event in enumerate(events, 1))))
+    assert done(world.load(A)) == [("committed", {"inserted": 1})]
+    assert world.rows() == [(1, None, None)]
+    assert versions(world) == [(1, 1, 0), (2, 2, 1)]
+
+
+def test_a_row_and_its_end_under_one_version_in_one_delivery_are_a_conflict(tmp_path: Path) -> None:
+    world = World(tmp_path, prices())  # type: ignore[arg-type]
+    world.deliver(A, lines(upsert(1, 1, 1), delete(2, 1, 1)))
+    refused(world, VersionConflict, "id=1, version 1", "line 1: {", "line 2: deleted")
+
+
+def test_a_delivery_that_was_refused_and_is_committed_by_a_mended_contract_is_no_longer_a_refused_one(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, readings())  # type: ignore[arg-type]
+    world.deliver(A, snapshot("a,01,1", "b,,2"))
+    assert world.load(A)[0].attempts == 1
+    assert [r.refusal is None for r in world.warehouse.deliveries("readings")] == [False]
+    world.pipeline = readings(invalid_rows=quarantine(up_to=0.5))  # type: ignore[assignment]
+    assert [o.status for o in world.load(A)] == ["committed"]
+    assert [r.refusal for r in world.warehouse.deliveries("readings")] == [None]
+    assert world.sql("SELECT refused_kind, refused_reason, attempts FROM etl_delivery") == [(None, None, 0)]
