@@ -191,17 +191,20 @@ class _Surveyor:
             begun = self.restated
             if begun and batch.id < begun.id:
                 return "superseded", f"by {begun.batch}, which the table was made of anew ({begun.reason})"
-            return "committed", f"as {batch.batch} at {batch.committed_at}"
+            return "committed", self._committed(batch)
         if batch is None:
             if current and current.place > place:
                 return "superseded", f"{current.batch} is committed, and its delivery is newer"
             return None
         if current and (current.delivery, current.revision) == (name, revision):
-            older = current.transform_version < self.pipeline.transform_version
-            logic = f"; by transform version {current.transform_version}, the contract has {self.pipeline.transform_version}"
-            return "committed", f"as {current.batch} at {current.committed_at}{logic if older else ''}"
+            return "committed", self._committed(current)
         why = f" ({current.reason})" if current and current.operation == "restate" else ""
         return "superseded", f"by {current.batch if current else 'nothing'}{why}"
+
+    def _committed(self, batch: Batch) -> str:
+        older = batch.transform_version < self.pipeline.transform_version
+        logic = f"; by transform version {batch.transform_version}, the contract has {self.pipeline.transform_version}"
+        return f"as {batch.batch} at {batch.committed_at}{logic if older else ''}"
 
     def _overtaken(self, scope: str, place: tuple[str, int]) -> tuple[State, str] | None:
         """A complete snapshot that was not committed before a later one was."""

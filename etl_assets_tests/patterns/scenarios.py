@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from etl_assets.contract import DerivedTable, ReferenceTable, Sharded, integer, native, same_partition, text, window
+from typing import Any
+
+from etl_assets.contract import (
+    DerivedTable,
+    ReferenceTable,
+    Sharded,
+    WatermarkTable,
+    integer,
+    native,
+    same_partition,
+    text,
+    transform,
+    window,
+)
 from etl_assets_tests.faults.scenarios import Scenario
 from etl_assets_tests.patterns.logs import YEAR, A, B, C, delete, lines, prices, readings, snapshot, upsert
 from etl_assets_tests.world import World, orders
@@ -110,6 +123,24 @@ SUMS = DerivedTable(
     columns=[text("item"), integer("total")],
     key=["item"],
 )
+
+
+def _halved(frame: Any) -> Any:
+    """Every second row, and other values."""
+    return frame[frame["value"] != 20].assign(value=frame["value"] // 2)
+
+
+def _by_logic(version: int) -> WatermarkTable:
+    logic = transform(_halved if version > 1 else lambda frame: frame, version=version)
+    return readings(complete=window("value"), transform=logic)
+
+
+def _by_older_logic(world: World) -> None:
+    world.deliver(A, snapshot("a,01,10", "b,01,20", "c,01,30", "d,01,40"))
+    world.deliver(B, snapshot("a,02,10", "b,01,20", "d,01,40"))
+    world.load(A, B, run="earlier", pipeline=_by_logic(1))  # type: ignore[arg-type]
+
+
 CODES = ReferenceTable(name="codes", landing="codes/*.csv", columns=[integer("id"), text("code")], key=["id"])
 ALL = {
     s.name: s
@@ -123,6 +154,7 @@ ALL = {
         Scenario("complete snapshot", _two_snapshots, _third_snapshot, scope=C, pipeline=readings(complete=window("value"))),
         Scenario("new column", _two_snapshots, _wider_snapshot, scope=C, pipeline=readings(new_columns="add")),
         Scenario("restated snapshot", _two_snapshots, _nothing, pipeline=readings(complete="whole"), restate="undone"),
+        Scenario("newer logic", _by_older_logic, _nothing, scope=B, pipeline=_by_logic(2)),
         Scenario("reference table", _reference, _reloaded, scope="all", pipeline=CODES),
         Scenario("derived table", _computed, _stale, pipeline=SUMS),
     )

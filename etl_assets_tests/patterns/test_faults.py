@@ -44,6 +44,7 @@ def test_an_exception_after_any_statement_but_commit_changes_nothing_and_after_c
         ("two batches", "SIGKILL", False),
         ("complete snapshot", "exit", False),
         ("restated snapshot", "SIGTERM", True),
+        ("newer logic", "SIGKILL", False),
     ],
 )
 def test_a_process_that_dies_at_any_statement_leaves_all_old_or_all_new_and_a_retry_completes(
@@ -84,6 +85,7 @@ def test_the_scenarios_do_what_they_are_named_for(tmp_path: Path) -> None:
         "complete snapshot": {"inserted": 1, "updated": 1, "deleted": 1, "unchanged": 1, "restored": 1, "ties": 1},
         "new column": {"inserted": 1, "updated": 1},
         "restated snapshot": {"inserted": 4, "deleted": 3},
+        "newer logic": {"updated": 2, "deleted": 1, "ties": 1},
         "reference table": {"inserted": 1, "updated": 1, "deleted": 1, "unchanged": 1},
         "derived table": {"inserted": 1, "updated": 1, "unchanged": 1},
     }

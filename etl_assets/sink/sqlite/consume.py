@@ -11,6 +11,7 @@ from etl_assets.errors import EmptyDelivery, LedgerMismatch, Superseded, Unexpec
 from etl_assets.model import Changes, Counts, Extract, Manifest, Restatement
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.connection import quoted
+from etl_assets.sink.sqlite.logic import Logic, look_back
 from etl_assets.sink.sqlite.tables import prepare_table
 from etl_assets.sink.sqlite.target import Replacement
 from etl_assets.sink.sqlite.versions import Merge, clear_versions, merge_versions, withdraw_absent
@@ -75,8 +76,10 @@ def merge_snapshot(
 ) -> Replacement:
     """Rows of a snapshot beyond the watermark are merged; of a complete one all are, and absent keys are withdrawn.
 
-    Restated, the table becomes this snapshot. Raises :class:`Superseded` for a complete one older than the last, and
-    for a restated one that is neither complete nor the only partition's: what other snapshots said would be lost.
+    Restated, the table becomes this snapshot. Under newer logic, a delivery that is committed is made anew: see
+    :mod:`~etl_assets.sink.sqlite.logic`. Raises :class:`Superseded` for a complete one older than the last, for older
+    logic than the table's, and for a restated one that is neither complete nor the only partition's: what other snapshots
+    said would be lost.
     """
     table, new = prepare_table(connection, pipeline, manifest.columns)
     if new and not restate:
@@ -91,30 +94,56 @@ def merge_snapshot(
             )
         cleared = clear_versions(connection, table.sql)
         ledger.forget_position(connection, pipeline.name)
-    elif complete:
-        _check_snapshots_order(connection, manifest)
+        logic = Logic(since=number, overtaken_by=None, made=None, watermark=None)
+    else:
+        logic = look_back(connection, manifest, number)
+    # The last of complete snapshots says what is there. An earlier one that newer logic makes anew has been overruled.
+    last = complete and logic.overtaken_by is None
+    if complete and not last and logic.made is None:
+        raise Superseded(
+            f"{manifest.batch} is a complete snapshot, and {logic.overtaken_by}, a later one, is committed. Nothing was "
+            "changed. To make the table this snapshot all the same, restate it with a reason"
+        )
+    if last and not restate:
         _check_filled(connection, pipeline, manifest)
-    watermark = None if restate else ledger.position(connection, pipeline.name)
+    watermark = logic.watermark
     unbounded = complete or pipeline.bounds == "none" or watermark is None
     least = None if unbounded or watermark is None else _least(pipeline, watermark)
     columns = tuple(c.name for c in manifest.columns)
     absent = tuple(c for c in table.columns if c not in columns)
     lenient = _lenient(pipeline, manifest)
-    merge = Merge(table.sql, table.key, columns, absent, number, least, watermark, lift=complete, lenient=lenient)
+    merge = Merge(
+        *(table.sql, table.key, columns, absent, number),
+        least=least,
+        watermark=watermark,
+        lift=last,
+        lenient=lenient,
+        since=logic.since,
+    )
     counts = merge_versions(connection, merge)
-    if complete and not restate:
-        counts = _withdraw(connection, pipeline, manifest, merge, counts)
+    if not restate:
+        counts = _withdraw(connection, pipeline, manifest, merge, counts, logic.made)
     return Replacement(counts.plus(deleted=cleared), Changes(), rows=0)
 
 
 def _withdraw(
-    connection: sqlite3.Connection, pipeline: WatermarkTable, manifest: Manifest, merge: Merge, counts: Counts
+    connection: sqlite3.Connection,
+    pipeline: WatermarkTable,
+    manifest: Manifest,
+    merge: Merge,
+    counts: Counts,
+    made: int | None,
 ) -> Counts:
-    """Keys that the snapshot lacks end. Where rows of it are quarantined it cannot be told which keys it lacks."""
+    """Keys that the snapshot lacks end: all of a complete one, and those that older logic made of it (batch ``made``).
+
+    Where rows of it are quarantined it cannot be told which keys it lacks.
+    """
     if manifest.rejected_rows:
         return counts
-    window = pipeline.complete.column if isinstance(pipeline.complete, Window) else None
-    return withdraw_absent(connection, merge, counts, window)
+    if merge.lift:
+        window = pipeline.complete.column if isinstance(pipeline.complete, Window) else None
+        counts = withdraw_absent(connection, merge, counts, window)
+    return counts if made is None else withdraw_absent(connection, merge, counts, None, of=made)
 
 
 def _check_never_filled(connection: sqlite3.Connection, pipeline: ChangeLogTable | WatermarkTable) -> None:
@@ -157,18 +186,3 @@ def _least(pipeline: WatermarkTable, watermark: int) -> int:
             return watermark + (-by // unit)  # a part of a day looks back to the whole of it
         case _:
             return watermark
-
-
-def _check_snapshots_order(connection: sqlite3.Connection, manifest: Manifest) -> None:
-    newest = connection.execute(
-        # A restatement begins anew: what came before it is no longer what the table stands for.
-        "SELECT batch, scope, delivery_order, revision FROM etl_batch WHERE pipeline = ?1 AND id >= "
-        "(SELECT coalesce(max(id), 0) FROM etl_batch WHERE pipeline = ?1 AND operation = 'restate') "
-        "ORDER BY scope DESC, delivery_order DESC, revision DESC LIMIT 1",
-        (manifest.pipeline,),
-    ).fetchone()
-    if newest and newest[1:] > (manifest.scope, manifest.order, manifest.revision):
-        raise Superseded(
-            f"{manifest.batch} is a complete snapshot, and {newest[0]}, a later one, is committed. Nothing was changed. To "
-            "make the table this snapshot all the same, restate it with a reason"
-        )

@@ -164,9 +164,14 @@ def already_committed(known: Batch, manifest: Manifest, current: Batch | None) -
             if known.input_sha256 != manifest.input_sha256
             else ("the same bytes now give other rows, so the contract or the transform has changed its meaning")
         )
+        advice = (
+            "Its events are consumed: take the change of the contract back, or deliver correcting events"
+            if known.operation == "consume"
+            else "Raise the transform's version, so that the ledger can tell the two apart"
+        )
         raise BatchIdentityConflict(
             f"{known.batch} is committed with digest {known.digest[:12]}…, and this extract has {manifest.digest[:12]}…: "
-            f"{what}. Nothing was changed. Raise the transform's version, so that the ledger can tell the two apart"
+            f"{what}. Nothing was changed. {advice}"
         )
     newer = current.batch if current and current.id != known.id else None
     return Receipt("already committed", known, Changes(), superseded_by=newer)

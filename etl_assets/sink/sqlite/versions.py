@@ -27,7 +27,8 @@ class Merge:
     Candidates below the version ``least`` are skipped; those at ``watermark`` are counted as ties. With ``lift``, a
     candidate brings back a deleted row of the same version: a complete snapshot says that it is there. ``lenient`` are
     columns that a delivery may lack: having no value there contradicts nothing. ``events`` says that a candidate is the
-    last of what a log says of its key, and that the versions before it lie beside it.
+    last of what a log says of its key, and that the versions before it lie beside it. Rows that were last written before
+    the batch ``since`` are by older logic: they give way to a candidate of the same version.
     """
 
     table: str
@@ -40,6 +41,7 @@ class Merge:
     lift: bool = False
     lenient: frozenset[str] = frozenset()
     events: bool = False
+    since: int = 0
 
     @property
     def same_key(self) -> str:
@@ -55,10 +57,12 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
     beyond = f"WHERE c.{version} >= {merge.least} " if merge.least is not None else ""
     # The table's version where one that stood before the candidate's is older still: seldom.
     ahead = f"CASE WHEN c.{LEAST} < t.{version} THEN t.{version} END" if merge.events else "NULL"
+    older = f"c.{version} = t.{version} AND t._batch < {merge.since}"
+    redone = older if merge.lift else f"{older} AND NOT t.{deleted}"
     connection.execute(
         f"CREATE TEMP TABLE plan AS SELECT c._rowid_ AS _candidate, t.{deleted} IS NULL OR t.{deleted} AS _was_gone, "
-        f"c.{deleted} AS _goes, coalesce(c.{version} > t.{version}, 1) AS _newer, "
-        f"coalesce(c.{version} = t.{version}, 0) AS _same, {ahead} AS _ahead "
+        f"c.{deleted} AS _goes, coalesce(c.{version} > t.{version} OR ({redone}), 1) AS _newer, "
+        f"coalesce(c.{version} = t.{version} AND t._batch >= {merge.since}, 0) AS _same, {ahead} AS _ahead "
         f"FROM {CANDIDATE} c LEFT JOIN main.{merge.table} t ON {merge.same_key} {beyond}ORDER BY c._rowid_"
     )
     _refuse_conflict(connection, merge)
@@ -107,15 +111,22 @@ def _count_stale_before(connection: sqlite3.Connection) -> int:
     return int(connection.execute(f"{query} AND e._version < a._version").fetchone()[0])
 
 
-def withdraw_absent(connection: sqlite3.Connection, merge: Merge, counts: Counts, window: str | None) -> Counts:
-    """Mark live rows that a complete snapshot does not have as deleted; within a window, only those inside of it."""
-    inside = ""
+def withdraw_absent(
+    connection: sqlite3.Connection, merge: Merge, counts: Counts, window: str | None, of: int | None = None
+) -> Counts:
+    """Mark live rows that a snapshot does not have as deleted; within a window, only those inside of it.
+
+    Of all rows, or of those that the batch ``of`` wrote last.
+    """
+    inside = f"AND t._batch = {of} " if of is not None else ""
     if window is not None:
         column = quoted(window)
-        inside = f"AND t.{column} BETWEEN (SELECT min({column}) FROM {CANDIDATE}) AND (SELECT max({column}) FROM {CANDIDATE}) "
+        inside += f"AND t.{column} BETWEEN (SELECT min({column}) FROM {CANDIDATE}) AND (SELECT max({column}) FROM {CANDIDATE}) "
     # Not a correlated NOT EXISTS: the candidate has no index by key, and would be read once for each row.
     gone = connection.execute(
-        f"UPDATE main.{merge.table} AS t SET {quoted(DELETED)} = 1, _batch = ? WHERE NOT t.{quoted(DELETED)} {inside}"
+        # A row by older logic stays one: in the state that it has, nothing that newer logic says contradicts it.
+        f"UPDATE main.{merge.table} AS t SET {quoted(DELETED)} = 1, "
+        f"_batch = CASE WHEN t._batch < {merge.since} THEN t._batch ELSE ? END WHERE NOT t.{quoted(DELETED)} {inside}"
         f"AND ({merge.of('t', merge.key)}) NOT IN (SELECT {merge.of('c', merge.key)} FROM {CANDIDATE} c)",
         (merge.batch,),
     ).rowcount
