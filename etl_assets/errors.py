@@ -63,7 +63,7 @@ class ForeignRows(DeliveryRefused):
 
 
 class DuplicateKey(DeliveryRefused):
-    """Two rows of one delivery with the same key."""
+    """Two rows of one delivery with the same key, of which neither is newer by the contract."""
 
 
 class ShrunkDelivery(DeliveryRefused):

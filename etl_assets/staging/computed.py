@@ -18,7 +18,7 @@ from etl_assets.model import ExtractColumn, Fetched
 from etl_assets.staging.candidate import Content, write_candidate
 from etl_assets.staging.casting import arrow_type, cast
 from etl_assets.staging.extract import CANDIDATE, REJECTS
-from etl_assets.staging.folding import equal_rows
+from etl_assets.staging.folding import equal_in
 from etl_assets.staging.sorting import SortedRuns
 from etl_assets.staging.validating import find_invalid
 
@@ -81,7 +81,7 @@ def _distinct(contract: DerivedTable, batches: Iterator[pa.Table], shown: str) -
         if contract.key:
             table = pa.concat_tables([last, batch]) if last is not None else batch
             above, below = table.slice(0, table.num_rows - 1), table.slice(1)
-            repeats = pc.indices_nonzero(equal_rows(above, below, contract.key)).to_pylist()
+            repeats = pc.indices_nonzero(equal_in(above, below, contract.key)).to_pylist()
             if repeats:
                 pair = [one.slice(repeats[0], 1).to_pylist()[0] for one in (above, below)]
                 raise DuplicateKey(

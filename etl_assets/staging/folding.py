@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +38,7 @@ def fold(
     for batch in batches:
         table = pa.concat_tables([held, batch]) if held is not None else batch
         above, below = table.slice(0, table.num_rows - 1), table.slice(1)
-        same = equal_rows(above, below, contract.key)
+        same = equal_in(above, below, contract.key)
         _refuse_conflict(contract, above, below, same, shown, line, lines_of)
         closed = above.filter(pc.invert(same))
         if history:
@@ -53,7 +53,7 @@ def fold(
         yield held
 
 
-def equal_rows(one: pa.Table, two: pa.Table, columns: Sequence[str]) -> pa.Array:
+def equal_in(one: pa.Table, two: pa.Table, columns: tuple[str, ...]) -> pa.Array:
     """Where all these columns have the same value, or none, in both tables."""
     same = pa.array([True] * one.num_rows, pa.bool_())
     for name in columns:
@@ -68,7 +68,7 @@ def _refuse_conflict(
 ) -> None:
     payload = tuple(c for c in above.column_names if c not in (VERSION, POSITION, line))
     conflict = pc.and_(
-        pc.and_(same_key, equal_rows(above, below, (VERSION,))), pc.invert(equal_rows(above, below, payload))
+        pc.and_(same_key, equal_in(above, below, (VERSION,))), pc.invert(equal_in(above, below, payload))
     )
     # The end of a row says its key only; what it held is no contradiction to another end of it.
     conflict = pc.and_(conflict, pc.invert(pc.and_(above[DELETED].combine_chunks(), below[DELETED].combine_chunks())))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from etl_assets.contract import PartitionedTable
 from etl_assets.errors import DuplicateKey
-from etl_assets.staging.folding import equal_rows
+from etl_assets.staging.folding import equal_in
 from etl_assets.staging.reading import Text
 from etl_assets.staging.validating import RECORD
 
@@ -42,7 +42,7 @@ def _newest(contract: PartitionedTable, text: Text, batches: Iterator[pa.Table])
     held: pa.Table | None = None
     for batch in batches:
         above, below = _neighbours(held, batch)
-        same_key = equal_rows(above, below, contract.key)
+        same_key = equal_in(above, below, contract.key)
         _refuse(contract, text, above, below)
         yield above.filter(pc.invert(same_key))
         held = batch.slice(batch.num_rows - 1)
@@ -62,7 +62,7 @@ def _refuse(contract: PartitionedTable, text: Text, above: pa.Table, below: pa.T
     if same is None:
         return
     if contract.newest_by:
-        same = pc.and_(same, pc.invert(equal_rows(above, below, [c for c in above.column_names if c != RECORD])))
+        same = pc.and_(same, pc.invert(equal_in(above, below, tuple(c for c in above.column_names if c != RECORD))))
     repeats = pc.indices_nonzero(same).to_pylist()
     if not repeats:
         return
