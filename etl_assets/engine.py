@@ -216,7 +216,8 @@ class Engine:
             if batch is None or batch.continues or batch.input_sha256 != delivery.sha256:
                 return []
             extract = self._frozen(delivery)
-            batches = found if not self.pipeline.newest_counts else [batch]
+            # A log's delivery may be several batches; of any other the last one stands, a restatement perhaps.
+            batches = found if isinstance(self.pipeline, ChangeLogTable) else [batch]
             if batch.code != self.pipeline.code and not (extract and _digests(extract) == [b.digest for b in batches]):
                 return []
             newer = current[arrival.scope] if self.pipeline.newest_counts else batch
