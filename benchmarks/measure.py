@@ -66,11 +66,9 @@ def run_process(command: Sequence[str], environment: Mapping[str, str] | None = 
     return Measured(facts.get("seconds", whole), whole, usage.ru_maxrss / 1024, {"out": lines, **facts})
 
 
-def run_task(
-    name: str, python: str = sys.executable, environment: Mapping[str, str] | None = None, **given: Any
-) -> Measured:
-    """Run one function of ``tasks.py`` in a process of its own."""
-    return run_process([python, str(HERE / "tasks.py"), name, json.dumps(given, default=str)], environment)
+def run_task(name: str, module: str = "tasks", environment: Mapping[str, str] | None = None, **given: Any) -> Measured:
+    """Run one function of ``tasks.py``, or of another module, in a process of its own."""
+    return run_process([sys.executable, str(HERE / f"{module}.py"), name, json.dumps(given, default=str)], environment)
 
 
 def interleaved(subjects: Mapping[str, Callable[[], Measured]], runs: int) -> dict[str, list[Measured]]:
