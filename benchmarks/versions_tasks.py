@@ -163,7 +163,7 @@ def _rows(path: Path) -> list[tuple[Any, ...]]:
     return ready
 
 
-def same(home: str, floor_home: str, kind: str) -> dict[str, Any]:
+def same(home: str, floor_home: str) -> dict[str, Any]:
     """Both ways leave the same rows behind; the benchmark would be worth nothing otherwise."""
     query = f"SELECT {', '.join(NAMES)}, _version, _deleted FROM _versions_orders ORDER BY id"
     ours, theirs = (sqlite3.connect(f"{h}/warehouse.sqlite") for h in (home, floor_home))

@@ -30,7 +30,7 @@ from etl_assets.staging.validating import check_counts, find_invalid
 
 #: The line of the file on which the event stands.
 LINE = "__line"
-CHUNK = 50_000
+CHUNK = 20_000
 #: Whole numbers of no more digits than 64 bits can need.
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 #: The one whole number that does not say how it is written (or the end of a text that looks like it).
