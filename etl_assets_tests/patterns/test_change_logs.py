@@ -475,7 +475,16 @@ def test_what_json_can_spell_and_no_text_can_hold_does_not_matter_where_nobody_t
 
 @pytest.mark.parametrize(
     "written, number",
-    [("7", 7), ('"7"', 7), ('"+7"', 7), ("-0", 0), (str(-(2**63)), -(2**63)), ("-1", None), ('"-1"', None), ('""', None)],
+    [
+        ("7", 7),
+        ('"7"', 7),
+        ('"+7"', 7),
+        ("-0", 0),
+        (str(-(2**63)), -(2**63)),
+        ("-1", None),
+        ('"-1"', None),
+        ('""', None),
+    ],
     ids=itertools.count(),
 )
 def test_whole_numbers_are_read_alike_as_numbers_and_as_texts(tmp_path: Path, written: str, number: int | None) -> None:
