@@ -13,14 +13,15 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+from lines import Bench, Line, seconds
 from measure import HERE, Measured, TaskFailed, interleaved, median, run_process, run_task
+from versions_figures import figure_g, figure_h, figure_i
 
 if TYPE_CHECKING:
     from contracts import Layout
@@ -28,57 +29,6 @@ if TYPE_CHECKING:
 ROOT = HERE.parent
 LAYOUTS: tuple[Layout, ...] = ("fixed", "movable")
 OUR_CACHE_KIB = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the table; ``ratio`` is to the floor, and is judged against ``wanted`` (an upper bound)."""
-
-    figure: str
-    what: str
-    ours: str
-    floor: str = ""
-    ratio: float | None = None
-    wanted: float | None = None
-    note: str = ""
-
-    @property
-    def verdict(self) -> str:
-        if self.ratio is None or self.wanted is None:
-            return ""
-        return "met" if self.ratio <= self.wanted else f"missed by {self.ratio / self.wanted - 1:.0%}"
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What a figure needs: where deliveries lie, how often and how large to measure."""
-
-    folder: Path
-    runs: int
-    rows: int
-    large: int
-
-    def landing(self, rows: int, daily: bool) -> Path:
-        """Deliveries of that many rows, made on first use."""
-        folder = self.folder / f"landing-{rows}-{'daily' if daily else 'one'}"
-        if not (folder / "complete").exists():
-            run_task("make_landing", folder=folder, rows=rows, daily=daily)
-            (folder / "complete").touch()
-        return folder
-
-    def deliveries(self, daily: bool) -> str:
-        return f"{self.rows // 10_000} deliveries" if daily else "one delivery"
-
-    def fresh(self, name: str) -> Path:
-        """An empty folder for one run."""
-        home = self.folder / "runs" / name
-        shutil.rmtree(home, ignore_errors=True)
-        home.mkdir(parents=True)
-        return home
-
-
-def seconds(value: float) -> str:
-    return f"{value * 1000:,.0f} ms" if value < 1 else f"{value:.2f} s"
 
 
 # --------------------------------------------------------------------------- the figures
@@ -274,6 +224,9 @@ FIGURES: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "d": figure_d,
     "e": figure_e,
     "f": figure_f,
+    "g": figure_g,
+    "h": figure_h,
+    "i": figure_i,
 }
 
 

@@ -18,7 +18,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from etl_assets.contract import PartitionedTable
+from etl_assets.contract import Pipeline
 from etl_assets.engine import Engine
 from etl_assets.settings import Settings
 from etl_assets.sink import SQLiteWarehouse
@@ -29,11 +29,11 @@ import data
 import stages
 
 
-def _settings(landing: str, home: str) -> Settings:
+def settings_at(landing: str, home: str) -> Settings:
     return Settings(landing, f"{home}/staged", f"{home}/warehouse.sqlite")
 
 
-def _load(settings: Settings, pipeline: PartitionedTable, scopes: list[str]) -> dict[str, Any]:
+def load_scopes(settings: Settings, pipeline: Pipeline, scopes: list[str]) -> dict[str, Any]:
     """Load and time; every scope has to end well."""
     began = time.perf_counter()
     outcomes = list(Engine(settings, pipeline).load(scopes, f"bench-{uuid.uuid4().hex}"))
@@ -56,7 +56,7 @@ def load(landing: str, home: str, layout: contracts.Layout, rows: int, daily: bo
     """Landing to committed: all of ``Engine.load`` on an empty warehouse."""
     pipeline = contracts.contract(layout, daily)
     scopes = [data.day_key(n) for n in range(rows // data.DAY_ROWS)] if daily else ["all"]
-    facts = _load(_settings(landing, home), pipeline, scopes)
+    facts = load_scopes(settings_at(landing, home), pipeline, scopes)
     if facts["written"] != rows:
         raise SystemExit(f"{facts['written']:,} rows were written, not {rows:,}")
     return facts
@@ -74,11 +74,11 @@ def profile(landing: str, home: str, layout: contracts.Layout, rows: int, daily:
 
 def fill(landing: str, home: str, layout: contracts.Layout, rows: int) -> dict[str, Any]:
     """A table of ``rows`` rows: the day in its middle is loaded, the others are written by SQL with their progress."""
-    settings, pipeline = _settings(landing, home), contracts.contract(layout, daily=True)
+    settings, pipeline = settings_at(landing, home), contracts.contract(layout, daily=True)
     days = rows // data.DAY_ROWS
     middle = days // 2
     data.write_day(Path(landing) / "orders" / data.day_key(middle) / "1.csv", middle)
-    _load(settings, pipeline, [data.day_key(middle)])
+    load_scopes(settings, pipeline, [data.day_key(middle)])
     connection = sqlite3.connect(settings.warehouse)
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA cache_size = -500000")
@@ -108,7 +108,7 @@ def fill(landing: str, home: str, layout: contracts.Layout, rows: int) -> dict[s
 
 def replace(landing: str, home: str, layout: contracts.Layout, rows: int, first: int, times: int) -> dict[str, Any]:
     """Corrections ``first``, ``first + 1``, … of one day, each with other rows changed; the first one is cold."""
-    settings, pipeline = _settings(landing, home), contracts.contract(layout, daily=True)
+    settings, pipeline = settings_at(landing, home), contracts.contract(layout, daily=True)
     middle = rows // data.DAY_ROWS // 2
     scope = data.day_key(middle)
     whole, locked, publishing = [], [], []
@@ -124,7 +124,7 @@ def replace(landing: str, home: str, layout: contracts.Layout, rows: int, first:
     SQLiteWarehouse.publish = timed  # type: ignore[method-assign]
     for number in range(first, first + times):
         data.write_day(Path(landing) / "orders" / scope / f"{number + 1}.csv", middle, correction=number)
-        facts = _load(settings, pipeline, [scope])
+        facts = load_scopes(settings, pipeline, [scope])
         if not 50 <= facts["written"] <= 200:
             raise SystemExit(f"{facts['written']:,} rows were written where about 200 changed")
         whole.append(facts["seconds"])
@@ -180,15 +180,15 @@ def delete_insert(
 def rerun(landing: str, home: str, layout: contracts.Layout, rows: int) -> dict[str, Any]:
     """Load partitions again that are committed; says whether a byte of the warehouse changed."""
     scopes = [data.day_key(n) for n in range(rows // data.DAY_ROWS)]
-    settings, pipeline = _settings(landing, home), contracts.contract(layout, daily=True)
-    before = _fingerprint(settings.warehouse)
-    facts = _load(settings, pipeline, scopes)
+    settings, pipeline = settings_at(landing, home), contracts.contract(layout, daily=True)
+    before = fingerprint(settings.warehouse)
+    facts = load_scopes(settings, pipeline, scopes)
     if facts["status"] != "already committed":
         raise SystemExit(f"wanted already committed, got {facts['status']}")
-    return {**facts, "unchanged": _fingerprint(settings.warehouse) == before, "partitions": len(scopes)}
+    return {**facts, "unchanged": fingerprint(settings.warehouse) == before, "partitions": len(scopes)}
 
 
-def _fingerprint(warehouse: str) -> dict[str, tuple[int, str]]:
+def fingerprint(warehouse: str) -> dict[str, tuple[int, str]]:
     """Size and bytes of the database and of its WAL; an absent WAL is one without a page."""
     found = {}
     for path in (Path(warehouse), Path(f"{warehouse}-wal")):

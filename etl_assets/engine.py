@@ -1,8 +1,8 @@
 """The way of a delivery through the rooms: landing, staging, sink. One flow for the command line and for Dagster.
 
-A run claims its scopes once, at its start and before it reads a byte, so that a run that was paused or cut off
+A run claims its scopes once, at its start and before it reads a byte to load, so that a run that was paused or cut off
 cannot publish what a later one has done since. Scopes whose newest delivery is committed are answered from the
-ledger alone: no claim, no page written.
+ledger alone: no claim, no page written. One that was merely touched costs its hash.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Engine:
         return wanted
 
     def _committed(self, scopes: Sequence[str], arrivals: dict[str, list[Arrival]]) -> dict[str, list[Outcome]]:
-        """Scopes whose deliveries, by their stamps, are in the ledger under this very contract and logic.
+        """Scopes whose deliveries, by their stamps or bytes, are in the ledger under this very contract and logic.
 
         The newest delivery of each, or all of them where each one counts.
         """
@@ -209,7 +209,7 @@ class Engine:
         def settle(arrival: Arrival) -> list[Outcome]:
             """The batches of a delivery that is committed whole; none where it is not."""
             delivery = known.get((arrival.scope, arrival.name))
-            if delivery is None or delivery.stamp != arrival.stamp or arrival.scope in differing:
+            if delivery is None or arrival.scope in differing or not self._unchanged(arrival, delivery):
                 return []
             found = ledger.get((delivery.scope, delivery.name, delivery.revision), [])
             batch = found[-1] if found else None
@@ -232,6 +232,17 @@ class Engine:
             if settled and all(settled):
                 found[scope] = [outcome for outcomes in settled for outcome in outcomes]
         return found
+
+    def _unchanged(self, arrival: Arrival, delivery: Delivery) -> bool:
+        """Whether an arrival is what was read under its name: by its stamp, or else, where it has its size, by its bytes."""
+        if arrival.stamp == delivery.stamp:
+            return True
+        if arrival.size != delivery.size:
+            return False
+        try:
+            return self.source.sha256(arrival) == delivery.sha256
+        except EtlError:
+            return False  # it is read in its turn, and what is wrong is said there
 
     def _restated(self, scopes: Sequence[str], restate: Restatement) -> dict[str, list[Outcome]]:
         """Scopes for which this very operation is committed: it is not done again, whatever has arrived since."""

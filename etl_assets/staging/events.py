@@ -16,21 +16,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
-from etl_assets.contract import ChangeLogTable
+from etl_assets.contract import ChangeLogTable, Column
 from etl_assets.errors import BadEvent, BadPositions, BrokenDelivery, ShrunkDelivery, Undecodable, ZeroBytes
 from etl_assets.model import ExtractColumn, Fetched, Part
 from etl_assets.staging.candidate import Content
-from etl_assets.staging.casting import INT64, cast
+from etl_assets.staging.casting import INT64, Casted, cast
 from etl_assets.staging.extract import REJECTS
 from etl_assets.staging.folding import DELETED, POSITION, VERSION
 from etl_assets.staging.parts import LINE, Cutter, PartWriter
 from etl_assets.staging.validating import check_counts, find_invalid
 
-CHUNK = 50_000
+CHUNK = 20_000
 #: Whole numbers of no more digits than 64 bits can need.
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
+#: The one whole number that does not say how it is written (or the end of a text that looks like it).
+_MINUS_ZERO = re.compile(rb"-0[,}\]\s]")
+_NATIVE = {"upsert": False, "delete": True}
+_DEBEZIUM = {"c": False, "r": False, "u": False, "d": True}
 
 
 @dataclass(slots=True)
@@ -52,8 +57,8 @@ class Interval:
         return self.upper if self.stated is None else self.stated
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
+# An event is in no cycle: collecting garbage need not look at the thousands that are held.
+class _Event(msgspec.Struct, frozen=True, gc=False):
     line: int
     position: int
     version: int
@@ -148,39 +153,47 @@ def _lines(path: Path, shown: str, packed: bool) -> Iterator[tuple[int, dict[str
     if path.stat().st_size == 0:
         raise ZeroBytes(f"{shown}: zero bytes: an interrupted transfer, not an empty interval. Deliver it again")
     number = 0
-    with gzip.open(path) if packed else path.open("rb") as file:
+    with gzip.open(path) if packed else path.open("rb", buffering=1 << 20) as file:
         try:
             for number, line in enumerate(file, start=1):
                 text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                if text.strip():
-                    yield number, _object(text, f"{shown}: line {number}")
+                if text and not text.isspace():
+                    yield number, _object(text, shown, number)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise BrokenDelivery(
                 f"{shown}: not a whole gzip file after line {number} ({error}). Deliver it again"
             ) from error
 
 
-class _Number(str):
-    """A number of a JSON document, as it is written there."""
+#: A number of a JSON document as it is written there, which a float would not keep, is bytes: no JSON value is. Whole
+#: numbers are exact as Python's.
+_decode = msgspec.json.Decoder(float_hook=str.encode).decode
 
-    __slots__ = ()
+
+def _object(line: bytes, shown: str, number: int) -> dict[str, Any]:
+    try:
+        fields = _decode_by_json(line, shown, number) if _MINUS_ZERO.search(line) else _decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        fields = _decode_by_json(line, shown, number)
+    if not isinstance(fields, dict):
+        raise BadEvent(f"{shown}: line {number}: not a JSON object, but {type(fields).__name__}")
+    return fields
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _object(line: bytes, place: str) -> dict[str, Any]:
+def _decode_by_json(line: bytes, shown: str, number: int) -> Any:
+    """A line that the fast decoder does not take, or not exactly: its values, or what is wrong with it."""
+    place = f"{shown}: line {number}"
     try:
-        # Numbers are kept as they are written: a float would lose digits of a decimal.
-        fields = json.loads(line.decode("utf-8"), parse_float=_Number, parse_int=_Number, parse_constant=_no_constant)
+        text = line.decode("utf-8")
+        return json.loads(text, parse_float=str.encode, parse_int=str.encode, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
         raise Undecodable(f"{place}: byte 0x{line[error.start]:02X} is not utf-8 ({error.reason})") from error
     except (ValueError, RecursionError) as error:
         raise BadEvent(f"{place}: not JSON ({error}). Is the file cut off there?") from error
-    if not isinstance(fields, dict):
-        raise BadEvent(f"{place}: not a JSON object, but {type(fields).__name__}")
-    return fields
 
 
 def _begin(interval: Interval, fields: dict[str, Any], place: str) -> None:
@@ -224,6 +237,7 @@ class _Names:
 
     def __init__(self, contract: ChangeLogTable) -> None:
         self.of = {c.name: (c.name, *c.aliases) for c in contract.columns}
+        self.columns = frozenset(self.of)
         self.key = contract.key
         self.wanted = [c.name for c in contract.columns if not c.optional]
         self.known = {name for names in self.of.values() for name in names}
@@ -232,12 +246,16 @@ class _Names:
     def value(self, row: dict[str, Any], column: str) -> Any:
         return next((row[name] for name in self.of[column] if name in row), None)
 
+    def values(self, rows: list[dict[str, Any]], column: str) -> list[Any]:
+        """Of all these rows: the value, or None."""
+        return [row.get(column) for row in rows] if len(self.of[column]) == 1 else [self.value(r, column) for r in rows]
+
     def has(self, row: dict[str, Any], column: str) -> bool:
         return any(name in row for name in self.of[column])
 
     def check(self, row: dict[str, Any], place: str) -> dict[str, Any]:
         """A row that becomes the state of its key has every column, and no other."""
-        if row.keys() == self.of.keys():
+        if row.keys() == self.columns:
             return row
         missing = [c for c in self.wanted if not self.has(row, c)]
         if missing:
@@ -263,10 +281,10 @@ def _parse(contract: ChangeLogTable, names: _Names, fields: dict[str, Any], plac
     position = _number(fields, form.position, place, least=1)
     version = _number(fields, form.version, place, least=0) if form.version else position
     if form.envelope == "native":
-        deleted = _choice(fields, {"upsert": False, "delete": True}, place)
+        deleted = _choice(fields, _NATIVE, place)
         row = _row(fields, "row", place)
         return [_Event(line, position, version, deleted, row if deleted else names.check(row, place))]
-    deleted = _choice(fields, {"c": False, "r": False, "u": False, "d": True}, place)
+    deleted = _choice(fields, _DEBEZIUM, place)
     if deleted:
         return [_Event(line, position, version, True, _row(fields, "before", place))]
     after = names.check(_row(fields, "after", place), place)
@@ -282,7 +300,7 @@ def _changes_key(contract: ChangeLogTable, names: _Names, before: dict[str, Any]
     if not all(names.has(before, key) for key in contract.key):
         return False
     for name in contract.key:
-        one, two = names.value(before, name), names.value(after, name)
+        one, two = _text(names.value(before, name), name), _text(names.value(after, name), name)
         if one == two:
             continue
         column = contract.column(name)
@@ -290,7 +308,7 @@ def _changes_key(contract: ChangeLogTable, names: _Names, before: dict[str, Any]
         if column.type == "text":
             return True
         try:  # "01" and "1" are two texts and one integer
-            values = cast(column, pa.array([_text(one, name), _text(two, name)], pa.string())).values
+            values = cast(column, pa.array([one, two], pa.string())).values
         except UnicodeEncodeError:
             return True
         if values[0] != values[1] or not values[0].is_valid:
@@ -299,15 +317,15 @@ def _changes_key(contract: ChangeLogTable, names: _Names, before: dict[str, Any]
 
 
 def _number(fields: dict[str, Any], name: str, place: str, least: int) -> int:
-    text = fields.get(name)
-    if not isinstance(text, str) or not _WHOLE.fullmatch(text):
+    value = fields.get(name)
+    if type(value) is int and least <= value < INT64.stop:
+        return value
+    text = _text(value, place) if isinstance(value, int | bytes) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not _WHOLE.fullmatch(text) or int(text) not in INT64:
         raise BadEvent(f"{place}: {name!r} is {text!r}, not a whole number of 64 bits")
-    number = int(text)
-    if number not in INT64:
-        raise BadEvent(f"{place}: {name!r} is {text!r}, not a whole number of 64 bits")
-    if number < least:
+    if int(text) < least:
         raise BadPositions(f"{place}: {name!r} is {text}, less than {least}")
-    return number
+    return int(text)
 
 
 def _choice(fields: dict[str, Any], choices: dict[str, bool], place: str) -> bool:
@@ -326,13 +344,10 @@ def _row(fields: dict[str, Any], name: str, place: str) -> dict[str, Any]:
 
 def _typed(contract: ChangeLogTable, events: list[_Event], shown: str) -> pa.Table:
     names = _Names(contract)
+    rows = [event.row for event in events]
     arrays = []
     for column in contract.columns:
-        texts = [_text(names.value(e.row, column.name), f"{shown}: line {e.line}: {column.name}") for e in events]
-        try:
-            casted = cast(column, pa.array(texts, pa.string()))
-        except UnicodeEncodeError as error:
-            raise _not_text(column.name, texts, events, shown) from error
+        casted = _cast(column, names.values(rows, column.name), events, shown)
         for i, reason in casted.invalid.items():
             raise BadEvent(f"{shown}: line {events[i].line}: {column.name}: {reason}")
         arrays.append(casted.values)
@@ -353,10 +368,32 @@ def _typed(contract: ChangeLogTable, events: list[_Event], shown: str) -> pa.Tab
     return table
 
 
-def _not_text(column: str, texts: list[str | None], events: list[_Event], shown: str) -> BadEvent:
+def _cast(column: Column, values: list[Any], events: list[_Event], shown: str) -> Casted:
+    """Type the values of one column: whole numbers as they are, all others by their text."""
+    if column.type == "integer" and not any(map(_WHOLE.fullmatch, column.missing)):
+        try:
+            return Casted(pa.array(values, pa.int64()), {})
+        except (TypeError, ValueError, OverflowError):
+            pass  # some value is no number of 64 bits: its text may be one, or tells why not
+    try:
+        return cast(column, _texts(column, values, events, shown))
+    except UnicodeEncodeError as error:
+        raise _not_text(column, values, events, shown) from error
+
+
+def _texts(column: Column, values: list[Any], events: list[_Event], shown: str) -> pa.Array:
+    try:
+        return pa.array(values, pa.string())
+    except TypeError:  # there are others than texts
+        places = (f"{shown}: line {e.line}: {column.name}" for e in events)
+        return pa.array(map(_text, values, places), pa.string())
+
+
+def _not_text(column: Column, values: list[Any], events: list[_Event], shown: str) -> BadEvent:
     """JSON can spell half of a surrogate pair, which is no character."""
-    line = next(e.line for e, t in zip(events, texts, strict=True) if t and any(0xD800 <= ord(c) <= 0xDFFF for c in t))
-    return BadEvent(f"{shown}: line {line}: {column}: a lone surrogate (\\ud800 to \\udfff) is no character")
+    texts = (_text(value, "") or "" for value in values)
+    line = next(e.line for e, t in zip(events, texts, strict=True) if any(0xD800 <= ord(c) <= 0xDFFF for c in t))
+    return BadEvent(f"{shown}: line {line}: {column.name}: a lone surrogate (\\ud800 to \\udfff) is no character")
 
 
 def _text(value: Any, place: str) -> str | None:
@@ -371,8 +408,8 @@ def _text(value: Any, place: str) -> str | None:
 
 def _written(value: Any) -> str:
     """A JSON value written again, its numbers to the digit."""
-    if isinstance(value, _Number):
-        return str(value)
+    if isinstance(value, bytes):
+        return value.decode()
     if isinstance(value, dict):
         return f"{{{', '.join(f'{json.dumps(k, ensure_ascii=False)}: {_written(v)}' for k, v in value.items())}}}"
     if isinstance(value, list):

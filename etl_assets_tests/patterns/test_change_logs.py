@@ -231,6 +231,15 @@ def test_a_key_that_is_only_written_in_another_way_is_no_change_of_key(envelopes
     assert live(envelopes) == [(1, "fig", "1.0000")]
 
 
+@pytest.mark.parametrize("other, rows", [("1", {"1"}), (True, {"true"}), (1.0, {"1.0"})])
+def test_a_key_of_texts_is_compared_by_its_texts(tmp_path: Path, other: Any, rows: set[str]) -> None:
+    columns = [text("id"), text("item"), decimal("price", precision=20, scale=4)]
+    log = World(tmp_path, prices(columns=columns, events=debezium()))
+    log.deliver(A, lines(envelope(1, "c", None, row(1)), envelope(2, "u", row(1), row(other, "fig"))))
+    log.load(A)
+    assert {key for key, _, _ in live(log)} == rows
+
+
 def test_a_before_that_does_not_say_the_key_says_nothing_of_it(envelopes: World) -> None:
     envelopes.deliver(A, lines(envelope(1, "c", None, row(1)), envelope(2, "u", {"item": "pear"}, row(1, "fig"))))
     envelopes.load(A)
@@ -429,6 +438,77 @@ def test_numbers_keep_every_digit_that_the_log_writes(tmp_path: Path) -> None:
     assert log.sql("SELECT id, price, code, more FROM prices") == [
         (9007199254740993, "12345678901234567.12345678901234567890", "1.50", given)
     ]
+
+
+@pytest.mark.parametrize(
+    "written, kept_as",
+    [
+        ("-0", "-0"),
+        (" -0 ", "-0"),
+        ("-0.0", "-0.0"),
+        ('"-0"', "-0"),
+        ("1e5", "1e5"),
+        ("1E-400", "1E-400"),
+        ("-18446744073709551617", "-18446744073709551617"),
+        ("9" * 5_000, "9" * 5_000),
+        ("true", "true"),
+        ("null", None),
+        ("[1, -0, 2.50]", "[1, -0, 2.50]"),
+        ('{"a": 1.10, "b": [9007199254740993, "1.10", false]}', '{"a": 1.10, "b": [9007199254740993, "1.10", false]}'),
+        (r'"\u00e9\ud83d\ude00"', "\xe9\N{GRINNING FACE}"),
+        ('"first", "item": "last"', "last"),
+    ],
+    ids=itertools.count(),
+)
+def test_a_text_is_what_the_log_writes_whatever_kind_of_value_it_is(log: World, written: str, kept_as: Any) -> None:
+    log.deliver(A, f'{{"pos": 1, "op": "upsert", "version": 1, "row": {{"id": 1, "price": 2, "item": {written}}}}}\n')
+    assert done(log.load(A)) == [("committed", {"inserted": 1})]
+    assert live(log) == [(1, kept_as, "2.0000")]
+
+
+def test_what_json_can_spell_and_no_text_can_hold_does_not_matter_where_nobody_takes_it(tmp_path: Path) -> None:
+    log = World(tmp_path, prices(new_columns="ignore"))
+    log.deliver(A, lines(upsert(1, 1, 1, colour="x").replace('"x"', r'"\ud800"')))
+    log.load(A)
+    assert live(log) == [(1, "pear", "1.0000")]
+
+
+@pytest.mark.parametrize(
+    "written, number",
+    [
+        ("7", 7),
+        ('"7"', 7),
+        ('"+7"', 7),
+        ("-0", 0),
+        (str(-(2**63)), -(2**63)),
+        ("-1", None),
+        ('"-1"', None),
+        ('""', None),
+    ],
+    ids=itertools.count(),
+)
+def test_whole_numbers_are_read_alike_as_numbers_and_as_texts(tmp_path: Path, written: str, number: int | None) -> None:
+    log = World(tmp_path, prices(columns=[integer("id"), integer("stock", missing=("", "-1"))]))
+    events = [f'{{"pos": {n}, "op": "upsert", "version": 1, "row": {{"id": {n}, "stock": 3}}}}' for n in (1, 2)]
+    log.deliver(A, lines(*events).replace("3", written, 1))
+    log.load(A)
+    assert log.sql("SELECT id, stock FROM prices ORDER BY id") == [(1, number), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    "written, words",
+    [
+        (str(2**63), "needs more than 64 bits"),
+        ("1.0", "'1.0' is not an integer"),
+        ("true", "'true' is not an integer"),
+        ("[1]", "'[1]' is not an integer"),
+    ],
+)
+def test_a_value_that_is_no_whole_number_is_refused_by_its_line(tmp_path: Path, written: str, words: str) -> None:
+    log = World(tmp_path, prices(columns=[integer("id"), integer("stock")]))
+    events = [f'{{"pos": {n}, "op": "upsert", "version": 1, "row": {{"id": {n}, "stock": 3}}}}' for n in (1, 2)]
+    log.deliver(A, lines(events[0], events[1].replace("3", written)))
+    refused(log, BadEvent, f"line 2: stock: {words}" if words[0] == "'" else f"line 2: stock: '{written}'", words)
 
 
 def test_optional_columns_may_be_absent_and_others_are_null_only_where_the_log_says_so(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -147,6 +148,22 @@ def test_running_committed_partitions_again_writes_no_page(world: World) -> None
     quiet = files(world)
     world.load(*DAYS[:2])
     assert files(world) == quiet
+
+
+def test_running_a_committed_delivery_again_that_was_merely_touched_writes_no_page(world: World) -> None:
+    loaded(world)
+    path = world.landing / "orders" / DAY / "1.csv"
+    path.write_bytes(path.read_bytes())
+    os.utime(path, (0, 0))
+    before, kept = files(world), world.state()
+    for _ in range(2):
+        (outcome,) = world.load(DAY)
+        assert (outcome.status, outcome.batch) == ("already committed", f"orders/{DAY}/1.csv#1@1")
+    assert files(world) == before
+    path.write_bytes(path.read_bytes().replace(b"pear", b"plum"))  # of the same size
+    (outcome,) = world.load(DAY)
+    assert (outcome.status, outcome.batch) == ("committed", f"orders/{DAY}/1.csv#2@1")
+    assert world.state() != kept
 
 
 def test_reading_makes_no_warehouse_and_changes_no_other_database(tmp_path: Path) -> None:
