@@ -213,7 +213,9 @@ def test_a_batch_that_is_refused_leaves_the_ones_before_it_committed_and_the_lat
     assert sum(b.counts.source for b in world.ledger()) == position(world) == 6
 
 
-def test_a_run_that_was_paused_between_two_batches_is_refused_once_another_has_gone_on(tmp_path: Path) -> None:  # CASE 4
+def test_a_run_that_was_paused_between_two_batches_is_refused_once_another_has_gone_on(
+    tmp_path: Path,
+) -> None:  # CASE 4
     world = world_of(tmp_path, 2)
     paused = world.engine().load([A], "paused")
     assert next(paused).status == "committed"
