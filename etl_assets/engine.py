@@ -134,10 +134,10 @@ class Engine:
     ) -> Iterator[Outcome]:
         """Freeze and publish the newest delivery of each scope, each in a transaction of its own.
 
-        Of a change log each delivery of a scope is loaded, in order, up to the first that is refused.
-        ``delivery`` names another one than the newest (``2.csv``, or ``2.csv#1`` for an earlier revision that is
-        frozen). With ``publish=False`` deliveries are frozen only. What is wrong with one scope is its outcome, and
-        the next one goes on; an :class:`OperationalError` ends the run, keeping what was committed.
+        Of a change log each delivery of a scope is loaded, in order, up to the first that is refused; one of several batches
+        has an outcome for each. ``delivery`` names another one than the newest (``2.csv``, or ``2.csv#1`` for an earlier
+        revision that is frozen). With ``publish=False`` deliveries are frozen only. What is wrong with one scope is its
+        outcome, and the next one goes on; an :class:`OperationalError` ends the run, keeping what was committed.
         """
         scopes = list(dict.fromkeys(scopes))
         self.check_scopes(scopes)
@@ -217,7 +217,7 @@ class Engine:
                 return []
             extract = self._frozen(delivery)
             # A log's delivery may be several batches; of any other the last one stands, a restatement perhaps.
-            batches = found if isinstance(self.pipeline, ChangeLogTable) else [batch]
+            batches = [*(b for b in found[:-1] if b.continues), batch]
             if batch.code != self.pipeline.code and not (extract and _digests(extract) == [b.digest for b in batches]):
                 return []
             newer = current[arrival.scope] if self.pipeline.newest_counts else batch
@@ -302,13 +302,7 @@ class Engine:
                 yield self._outcome(turn.scope, made.delivery, made.extract, receipt)
                 continue
             if batch != made.batch:
-                made.batch = batch
-                try:
-                    made.stage = self.sink.prepare(self.pipeline, batch, made.work)
-                except OperationalError:
-                    raise
-                except EtlError as error:
-                    made.error = error
+                made.batch, made.stage = batch, self.sink.prepare(self.pipeline, batch, made.work)
             outcome = self._finish_batch(turn, made, restate, publish)
             yield outcome
             if outcome.error:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from etl_assets.contract import debezium
-from etl_assets.errors import BatchIdentityConflict, UnexpectedCursor, VersionConflict
+from etl_assets.errors import BatchIdentityConflict, StaleWriter, UnexpectedCursor, VersionConflict
 from etl_assets.model import batch_id
 from etl_assets_tests.faults.scenarios import timeless
 from etl_assets_tests.patterns.logs import A, B, delete, done, kept, lines, position, prices, upsert, versions
@@ -163,11 +163,9 @@ def test_another_bound_leaves_what_is_committed_as_it_is_though_its_extract_is_m
     before = kept(world)
     for size in (2, 100):
         shutil.rmtree(tmp_path / "staged")
-        # Written again, so that it is read again.
-        world.deliver(A, lines(*EVENTS), "1.jsonl")
-        assert [(o.status, o.batch) for o in world.load(A, pipeline=prices(batch_events=size))] == [
-            ("already committed", b) for b in OF_THREE
-        ]
+        # Named, so that it is read again.
+        again = world.load(A, pipeline=prices(batch_events=size), delivery="1.jsonl")
+        assert [(o.status, o.batch) for o in again] == [("already committed", b) for b in OF_THREE]
     assert kept(world) == before
 
 
@@ -211,6 +209,20 @@ def test_a_batch_that_is_refused_leaves_the_ones_before_it_committed_and_the_lat
     assert [o.status for o in world.load(A, B)] == ["committed", "committed", "committed"]
     assert live(world)[0][:2] == (1, "fine")
     assert sum(b.counts.source for b in world.ledger()) == position(world) == 6
+
+
+def test_a_run_that_was_paused_between_two_batches_is_refused_once_another_has_gone_on(
+    tmp_path: Path,
+) -> None:  # CASE 4
+    world = world_of(tmp_path, 2)
+    paused = world.engine().load([A], "paused")
+    assert next(paused).status == "committed"
+    assert [o.status for o in world.load(A, run="successor")] == ["already committed"] + ["committed"] * 3
+    before = kept(world)
+    (late,) = paused
+    assert isinstance(late.error, StaleWriter)
+    assert kept(world) == before
+    assert (live(world), position(world)) == (ROWS, 7)
 
 
 def test_other_events_under_the_id_of_a_committed_batch_are_refused(tmp_path: Path) -> None:

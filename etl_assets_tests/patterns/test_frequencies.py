@@ -61,6 +61,19 @@ def test_the_audit_of_committed_batches_adds_up_to_the_events(log: World) -> Non
     assert position(log) == 1_026
 
 
+def test_in_batches_of_three_hundred_events_the_log_gives_the_same_table_and_the_audit_adds_up(log: World) -> None:
+    bounded = frequencies.model_copy(update={"batch_events": 300})
+    assert {o.status for o in log.load(*SCOPES, pipeline=bounded)} == {"committed"}
+    assert log.rows() == folded()
+    ledger = log.ledger()
+    assert [(b.upper, b.continues) for b in ledger][:3] == [(300, True), (600, True), (822, False)]
+    assert (sum(b.counts.source for b in ledger), max(b.counts.source for b in ledger)) == (1_026, 300)
+    assert log.warehouse.verify(frequencies) == []
+    before = log.state()
+    assert {o.status for o in log.load(*SCOPES)} == {"already committed"}
+    assert log.state() == before
+
+
 def test_loading_the_log_again_is_already_committed_and_writes_nothing(log: World) -> None:
     log.load(*SCOPES)
     before = log.state()

@@ -310,6 +310,7 @@ def test_restating_makes_the_table_that_snapshot_and_begins_the_watermark_anew(t
     load(world, snapshot("a,01,1", "b,01,1"), snapshot("a,05,5", "b,01,1", "c,05,5"))
     (outcome,) = world.load(A, restate="the second was of another plant")
     assert (outcome.status, outcome.counts.deleted, outcome.counts.inserted) == ("committed", 3, 2)
+    assert [(o.status, o.batch) for o in world.load(A)] == [("already committed", outcome.batch)]
     assert live(world) == [("a", 1, 1), ("b", 1, 1)]
     assert world.warehouse.verify(world.pipeline) == []
     world.deliver(C, snapshot("a,02,2", "b,01,1"))
