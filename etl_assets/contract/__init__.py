@@ -2,6 +2,7 @@
 
 from etl_assets.contract.changelog import ChangeLogTable, Events, debezium, native
 from etl_assets.contract.columns import Column, boolean, date, decimal, integer, json, real, text, timestamp
+from etl_assets.contract.notification import Notification
 from etl_assets.contract.partitions import Daily, Hourly, Monthly, Static, StaticPartitions, TimePartitions, Weekly
 from etl_assets.contract.policies import (
     DateOf,
@@ -31,6 +32,7 @@ __all__ = [
     "Hourly",
     "Lookback",
     "Monthly",
+    "Notification",
     "PartitionedTable",
     "Pipeline",
     "Quarantine",

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from etl_assets.contract.columns import MAX_COLUMNS, Column, Frozen, Identifier
+from etl_assets.contract.notification import Notification, Topic, try_query
 from etl_assets.contract.partitions import Partitions, Static, StaticPartitions, TimePartitions
 from etl_assets.contract.policies import (
     DateOf,
@@ -40,6 +41,9 @@ class Table(Frozen):
     columns: tuple[Column, ...] = Field(min_length=1)
     key: tuple[str, ...] = ()
     table: Identifier = ""
+
+    notifications: tuple[Notification, ...] = Field((), description="messages written where the table is published")
+    attention_topic: Topic | None = Field(None, description="where a delivery that needs attention is told")
 
     attempts: int = Field(3, ge=1, description="how often a refused delivery is asked for again by itself")
     max_partitions_per_run: int = Field(30, ge=1)
@@ -70,7 +74,20 @@ class Table(Frozen):
         self._check_named("key", self.key)
         if len(set(self.key)) != len(self.key):
             raise ValueError("key: a column stands twice")
+        self._check_notifications()
         return self
+
+    def _check_notifications(self) -> None:
+        names = [n.name for n in self.notifications]
+        if len(set(names)) != len(names):
+            raise ValueError("notifications: two have the same name")
+        own = ("_partition", "_batch") if self.operation == "replace" else ("_batch",)
+        columns = [*(c.name for c in self.columns), *own]
+        for notification in self.notifications:
+            try:
+                try_query(notification, self.table, columns, wider=self.takes_new_columns)
+            except ValueError as error:
+                raise ValueError(f"notifications: {notification.name}: {error}") from error
 
     def _check_named(self, field: str, names: tuple[str, ...]) -> None:
         known = {c.name for c in self.columns}
@@ -102,6 +119,11 @@ class Table(Frozen):
     def required_columns(self) -> frozenset[str]:
         """Columns whose value no row may lack: the declared ones and the key."""
         return frozenset({c.name for c in self.columns if c.required} | set(self.key))
+
+    @property
+    def takes_new_columns(self) -> bool:
+        """Whether the table may come to have columns that the contract does not name."""
+        return False
 
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name == name), None)
@@ -158,6 +180,10 @@ class DeliveredTable(Table):
     # ------------------------------------------------------------------ what the other rooms ask
 
     @property
+    def takes_new_columns(self) -> bool:
+        return self.new_columns == "add"
+
+    @property
     def transform_version(self) -> int:
         return self.transform.version if self.transform else 1
 
@@ -173,7 +199,8 @@ class DeliveredTable(Table):
         found by the content digest when the extract is made again, under a new label or an old one.
         """
         shown = {"transform", "attempts", "max_partitions_per_run", "description", "group", "owners"}
-        digest = hashlib.sha256(self.model_dump_json(exclude=shown).encode())
+        said = {"notifications", "attention_topic"}
+        digest = hashlib.sha256(self.model_dump_json(exclude=shown | said).encode())
         digest.update(str(self.transform_version).encode())
         if self.transform and self.source_file and Path(self.source_file).is_file():
             digest.update(Path(self.source_file).read_bytes())
