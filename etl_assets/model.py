@@ -278,12 +278,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class RunFailure:
-    """A run that failed, as it is told: which job's, and why."""
+    """A run that failed, as it is told: of which job, assets and partitions, and why."""
 
     run: str
     job: str
+    assets: tuple[str, ...]
+    partitions: str | None
     reason: str
-    tags: tuple[tuple[str, str], ...] = ()
 
 
 def batch_id(pipeline: str, scope: str, name: str, revision: int, transform_version: int, ordinal: int = 0) -> str:

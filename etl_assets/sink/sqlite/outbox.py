@@ -10,7 +10,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -171,8 +171,7 @@ def tell_refusal(connection: sqlite3.Connection, pipeline: Table, delivery: Deli
 
 def tell_failure(connection: sqlite3.Connection, topic: str, failure: RunFailure) -> None:
     """Tell of a run that failed, once."""
-    data = {"run": failure.run, "job": failure.job, "reason": failure.reason, "tags": dict(failure.tags)}
-    _write(connection, _Draft(topic, "run_failed", failure.run, "/etl_assets", data, ()))
+    _write(connection, _Draft(topic, "run_failed", failure.run, "/etl_assets", asdict(failure), ()))
 
 
 def _write(connection: sqlite3.Connection, draft: _Draft) -> None:
