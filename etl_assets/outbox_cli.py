@@ -56,7 +56,7 @@ def outbox(release: str | None, discard: str | None, warehouse: str | None, as_j
             else:
                 click.echo(f"{release or discard} {said}")
             return
-        counts = sink.message_counts()
+        counts = sink.message_counts(*STATUSES)
         # What is open is listed whole; what is done with grows for ever.
         shown = [m for s in STATUSES for m in sink.messages(s, None if s in ("waiting", "parked") else LISTED)]
         if as_json:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Annotated
 
 from pydantic import Field, field_validator
@@ -19,8 +19,8 @@ from etl_assets.contract.columns import Frozen
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
 
 _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
-#: What gives another answer each time would make a new message of every publish.
-_UNSTEADY = ("random", "randomblob", "current_date", "current_time", "current_timestamp")
+#: What gives another answer each time would make a new message of every publish; and what loads code.
+_FORBIDDEN = ("random", "randomblob", "current_date", "current_time", "current_timestamp", "load_extension")
 _COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -61,10 +61,21 @@ class Notification(Frozen):
             raise ValueError("key: a column stands twice")
 
 
-def reads_only(action: int, one: str | None, two: str | None, database: str | None, _: str | None) -> int:
-    """SQLite's authorizer for a notification: it reads the warehouse, and what it says does not depend on when."""
+@contextmanager
+def reading_only(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let a notification read the warehouse and do nothing else, and say nothing that depends on when it is asked."""
+    # At first use SQLite makes these tables known to the connection, which is a write to the authorizer.
+    connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
+    connection.set_authorizer(_authorize)
+    try:
+        yield
+    finally:
+        connection.set_authorizer(None)
+
+
+def _authorize(action: int, one: str | None, two: str | None, database: str | None, _: str | None) -> int:
     allowed = action in _READS and database in (None, "main", "temp")
-    if action == sqlite3.SQLITE_FUNCTION and str(two).lower() in _UNSTEADY:
+    if action == sqlite3.SQLITE_FUNCTION and str(two).lower() in _FORBIDDEN:
         allowed = False
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
@@ -77,9 +88,9 @@ def try_query(notification: Notification, table: str, columns: Sequence[str], wi
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         listed = ", ".join('"' + c.replace('"', '""') + '"' for c in columns)
         connection.execute('CREATE TABLE "{}" ({})'.format(table.replace('"', '""'), listed))
-        connection.set_authorizer(reads_only)
         try:
-            cursor = connection.execute(notification.sql, {"partition": ""})
+            with reading_only(connection):
+                cursor = connection.execute(notification.sql, {"partition": ""})
         except sqlite3.Error as error:
             said = str(error)
             if said.startswith("no such table") or (wider and said.startswith("no such column")):

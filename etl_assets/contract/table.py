@@ -28,6 +28,9 @@ from etl_assets.contract.policies import (
     ValueOf,
 )
 
+#: Fields about what others are told, which make no other rows.
+TOLD = {"notifications", "attention_topic"}
+
 
 class Table(Frozen):
     """What every load pattern promises about its table.
@@ -199,8 +202,7 @@ class DeliveredTable(Table):
         found by the content digest when the extract is made again, under a new label or an old one.
         """
         shown = {"transform", "attempts", "max_partitions_per_run", "description", "group", "owners"}
-        said = {"notifications", "attention_topic"}
-        digest = hashlib.sha256(self.model_dump_json(exclude=shown | said).encode())
+        digest = hashlib.sha256(self.model_dump_json(exclude=shown | TOLD).encode())
         digest.update(str(self.transform_version).encode())
         if self.transform and self.source_file and Path(self.source_file).is_file():
             digest.update(Path(self.source_file).read_bytes())

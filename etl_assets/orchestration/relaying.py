@@ -97,7 +97,7 @@ def _deliver(sink: Sink, rooms: Rooms) -> Iterator[Attempt]:
 
 
 def _open(sink: Sink) -> str:
-    counts = sink.message_counts().values()
+    counts = sink.message_counts("waiting", "parked").values()
     waiting, parked = (sum(of.get(status, 0) for of in counts) for status in ("waiting", "parked"))
     return f"{waiting:,} messages wait, {parked:,} are parked"
 
@@ -105,7 +105,7 @@ def _open(sink: Sink) -> str:
 def _shown(sink: Sink, attempts: Sequence[Attempt]) -> Metadata:
     """What this run did, and what is in the outbox now."""
     done = [a.status for a in attempts]
-    counts = sink.message_counts().values()
+    counts = sink.message_counts("waiting", "parked").values()
     metadata: Metadata = {
         "sent": done.count("sent"),
         "already_there": done.count("already there"),

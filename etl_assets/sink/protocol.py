@@ -113,8 +113,8 @@ class Sink(Protocol):
     def messages(self, status: str, last: int | None = None) -> list[Message]:
         """Messages of a status in their order: all, or the last ones."""
 
-    def message_counts(self) -> dict[str, dict[str, int]]:
-        """For each topic, how many messages have which status."""
+    def message_counts(self, *statuses: str) -> dict[str, dict[str, int]]:
+        """For each topic, how many messages have which of these statuses."""
 
 
 def open_sink(url: str) -> Sink:

@@ -175,6 +175,18 @@ def test_of_a_change_log_only_live_rows_that_the_batch_changed_are_said(tmp_path
     assert said(world)[3:] == [("1", {"id": 1, "item": "plum"}), ("4", {"id": 4, "item": "new"})]
 
 
+def test_of_a_change_log_the_name_stands_for_what_this_batch_changed_and_main_for_all_live_rows(tmp_path: Path) -> None:
+    sql = "SELECT :partition AS day, count(*) AS changed, (SELECT count(*) FROM main.prices) AS live FROM prices"
+    world = World(tmp_path, prices(notifications=[Notification(name="told", topic="t", sql=sql, key=["day"])]))
+    world.deliver(A, lines(upsert(1, 1, 1), upsert(2, 1, 2), upsert(3, 1, 3)))
+    world.deliver(B, lines(upsert(4, 2, 1, "plum"), delete(5, 2, 2)))
+    world.load(A, B)
+    assert [data for _, data in said(world)] == [
+        {"day": A, "changed": 3, "live": 3},
+        {"day": B, "changed": 1, "live": 2},
+    ]
+
+
 def test_of_a_complete_snapshot_rows_that_came_changed_or_came_back_are_said(tmp_path: Path) -> None:
     told = Notification(name="told", topic="t", sql="SELECT id, value FROM readings ORDER BY id", key=["id"])
     world = World(tmp_path, readings(complete=window("value"), notifications=[told]))

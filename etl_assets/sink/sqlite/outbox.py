@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
 
-from etl_assets.contract.notification import Notification, reads_only
+from etl_assets.contract.notification import Notification, reading_only
 from etl_assets.contract.table import Table
 from etl_assets.errors import BadNotification, UnknownMessage
 from etl_assets.model import Batch, Delivery, Message, Refusal, RunFailure
@@ -81,20 +81,18 @@ def _ask(
 ) -> list[tuple[str, dict[str, Any]]]:
     """The messages of one partition: subject and data, in the order of the query."""
     place = f"{pipeline.name}/{scope}: notification {notification.name!r}"
-    connection.set_authorizer(reads_only)
     try:
-        cursor = connection.execute(notification.sql, {"partition": scope})
-        names = [column[0] for column in cursor.description or ()]
-        notification.check_columns(names)
-        rows = cursor.fetchall()
+        with reading_only(connection):
+            cursor = connection.execute(notification.sql, {"partition": scope})
+            names = [column[0] for column in cursor.description or ()]
+            notification.check_columns(names)
+            rows = cursor.fetchall()
     except (ValueError, sqlite3.ProgrammingError, sqlite3.Warning) as error:
         raise BadNotification(f"{place}: {error}. Nothing was changed; mend its SQL") from error
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", -1) & 0xFF not in _STATEMENT:
             raise
         raise BadNotification(f"{place}: {error}. Nothing was changed; mend its SQL, which only reads") from error
-    finally:
-        connection.set_authorizer(None)
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         data = dict(zip(names, row, strict=True))
@@ -214,11 +212,14 @@ _MESSAGE = (
 )
 
 
-def counts(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
-    """How many messages of each status each topic has."""
+def counts(connection: sqlite3.Connection, statuses: Sequence[str]) -> dict[str, dict[str, int]]:
+    """How many messages of each of these statuses each topic has."""
     found: dict[str, dict[str, int]] = {}
-    query = "SELECT topic, status, count(*) FROM etl_outbox GROUP BY topic, status ORDER BY topic, status"
-    for topic, status, number in connection.execute(query):
+    query = (
+        "SELECT topic, status, count(*) FROM etl_outbox WHERE status IN (SELECT value FROM json_each(?)) "
+        "GROUP BY topic, status ORDER BY topic, status"
+    )
+    for topic, status, number in connection.execute(query, (json.dumps(statuses),)):
         found.setdefault(topic, {})[status] = number
     return found
 
@@ -250,7 +251,7 @@ def due(connection: sqlite3.Connection, held: Sequence[str], limit: int) -> list
 def mark_sent(connection: sqlite3.Connection, message: Message) -> None:
     connection.execute(
         "UPDATE etl_outbox SET status = 'sent', attempts = attempts + 1, next_attempt_at = NULL, last_error = NULL, "
-        f"settled_at = {NOW} WHERE id = ? AND status = 'waiting'",
+        f"settled_at = {NOW} WHERE id = ?",
         (message.id,),
     )
 
@@ -260,13 +261,13 @@ def mark_refused(connection: sqlite3.Connection, message: Message, reason: str, 
     if retry_after is None:
         connection.execute(
             "UPDATE etl_outbox SET status = 'parked', attempts = attempts + 1, next_attempt_at = NULL, last_error = ?, "
-            f"settled_at = {NOW} WHERE id = ? AND status = 'waiting'",
+            f"settled_at = {NOW} WHERE id = ?",
             (reason, message.id),
         )
         return
     connection.execute(
         "UPDATE etl_outbox SET attempts = attempts + 1, last_error = ?, "
-        "next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?) WHERE id = ? AND status = 'waiting'",
+        "next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?) WHERE id = ?",
         (reason, f"+{retry_after:.3f} seconds", message.id),
     )
 

@@ -126,7 +126,7 @@ _SECOND = (
         settled_at TEXT
     ) STRICT""",
     "CREATE INDEX etl_outbox_said ON etl_outbox (notification, subject, id)",
-    "CREATE INDEX etl_outbox_open ON etl_outbox (status, id) WHERE status IN ('waiting', 'parked')",
+    "CREATE INDEX etl_outbox_status ON etl_outbox (status, id, topic)",
 )
 
 MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND)

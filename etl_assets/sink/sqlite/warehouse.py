@@ -150,10 +150,10 @@ class SQLiteWarehouse:
         with self._reading() as connection:
             return list(outbox.messages(connection, status, last)) if connection else []
 
-    def message_counts(self) -> dict[str, dict[str, int]]:
-        """How many messages of each status each topic has."""
+    def message_counts(self, *statuses: str) -> dict[str, dict[str, int]]:
+        """How many messages of each of these statuses each topic has."""
         with self._reading() as connection:
-            return outbox.counts(connection) if connection else {}
+            return outbox.counts(connection, statuses) if connection else {}
 
     # ------------------------------------------------------------------ reading
 
