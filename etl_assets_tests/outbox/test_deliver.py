@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,25 @@ def test_a_receiver_that_took_the_message_and_died_before_it_said_so_gets_it_aga
     assert relay(world, receiver.url)[0][1] == "waiting"
     assert relay(world, receiver.url)[0] == ("1", "already there", "")
     assert receiver.told("large-orders") == LARGE_ORDERS
+
+
+def stall(handler: BaseHTTPRequestHandler, status: int) -> None:
+    """An answer whose text never comes to its end."""
+    handler.send_response(status)
+    handler.send_header("Content-Length", "1000000")
+    handler.end_headers()
+    time.sleep(1.0)
+    handler.close_connection = True
+
+
+@pytest.mark.parametrize(
+    "status, said", [(201, ("1", "sent", "")), (500, ("1", "waiting", "500 Internal Server Error"))]
+)
+def test_the_status_counts_though_the_text_never_ends(
+    world: World, receiver: Receiver, status: int, said: tuple[str, str, str]
+) -> None:
+    receiver.script = [partial(stall, status=status)]
+    assert relay(world, receiver.url, timeout=0.2)[0] == said
 
 
 def test_while_nobody_listens_all_messages_wait_and_none_is_lost(world: World, receiver: Receiver) -> None:
