@@ -80,11 +80,23 @@ def _authorize(action: int, one: str | None, two: str | None, database: str | No
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
-def try_query(notification: Notification, table: str, columns: Sequence[str], wider: bool) -> None:
-    """Run a notification on an empty table. Raises ``ValueError`` where it cannot work.
+def check_notifications(notifications: Sequence[Notification], table: str, columns: Sequence[str], wider: bool) -> None:
+    """Raise ``ValueError``, naming the notification, for what cannot work on a table of these columns.
 
-    What it reads of other tables is not known here, nor are the columns that deliveries may add (``wider``).
+    ``wider`` tables may come to have others.
     """
+    names = [n.name for n in notifications]
+    if len(set(names)) != len(names):
+        raise ValueError("notifications: two have the same name")
+    for notification in notifications:
+        try:
+            _try_query(notification, table, columns, wider)
+        except ValueError as error:
+            raise ValueError(f"notifications: {notification.name}: {error}") from error
+
+
+def _try_query(notification: Notification, table: str, columns: Sequence[str], wider: bool) -> None:
+    """Run a notification on an empty table. What it reads of other tables is not known here."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         listed = ", ".join('"' + c.replace('"', '""') + '"' for c in columns)
         connection.execute('CREATE TABLE "{}" ({})'.format(table.replace('"', '""'), listed))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from etl_assets.contract.columns import MAX_COLUMNS, Column, Frozen, Identifier
-from etl_assets.contract.notification import Notification, Topic, try_query
+from etl_assets.contract.notification import Notification, Topic, check_notifications
 from etl_assets.contract.partitions import Partitions, Static, StaticPartitions, TimePartitions
 from etl_assets.contract.policies import (
     DateOf,
@@ -77,20 +77,10 @@ class Table(Frozen):
         self._check_named("key", self.key)
         if len(set(self.key)) != len(self.key):
             raise ValueError("key: a column stands twice")
-        self._check_notifications()
-        return self
-
-    def _check_notifications(self) -> None:
-        names = [n.name for n in self.notifications]
-        if len(set(names)) != len(names):
-            raise ValueError("notifications: two have the same name")
         own = ("_partition", "_batch") if self.operation == "replace" else ("_batch",)
         columns = [*(c.name for c in self.columns), *own]
-        for notification in self.notifications:
-            try:
-                try_query(notification, self.table, columns, wider=self.takes_new_columns)
-            except ValueError as error:
-                raise ValueError(f"notifications: {notification.name}: {error}") from error
+        check_notifications(self.notifications, self.table, columns, wider=self.takes_new_columns)
+        return self
 
     def _check_named(self, field: str, names: tuple[str, ...]) -> None:
         known = {c.name for c in self.columns}

@@ -21,7 +21,7 @@ from etl_assets.errors import (
 from etl_assets.model import Batch, Changes, Claim, Delivery, Extract, Manifest, Receipt, Restatement, batch_id
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.consume import consume_events, merge_snapshot
-from etl_assets.sink.sqlite.outbox import write_messages
+from etl_assets.sink.sqlite.notify import write_messages
 from etl_assets.sink.sqlite.replace import replace_partition
 from etl_assets.sink.sqlite.schema import version
 from etl_assets.sink.sqlite.tables import PARTITION, index_table, prepare_table, standing_table
