@@ -17,7 +17,7 @@ LARGE = Notification(
 BUSY = Notification(
     name="busy",
     topic="busy-days",
-    sql="SELECT :partition AS day, sum(amount) AS total FROM orders HAVING sum(amount) > 9",
+    sql="SELECT :partition AS day, sum(amount) AS total FROM orders GROUP BY 1 HAVING sum(amount) > 9",
     key=["day"],
 )
 

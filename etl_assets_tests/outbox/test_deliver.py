@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import subprocess
 import sys
@@ -125,6 +126,22 @@ def test_a_redirect_is_not_followed(world: World, receiver: Receiver) -> None:
         receiver.script = [partial(respond, status=307, Location=f"{elsewhere.url}/large-orders")]
         assert relay(world, receiver.url)[0][1] == "waiting"
         assert elsewhere.requests == []
+
+
+def test_name_and_password_come_from_netrc(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    seen: list[str | None] = []
+
+    def look(handler: BaseHTTPRequestHandler) -> None:
+        seen.append(handler.headers["Authorization"])
+        respond(handler, 201)
+
+    receiver.script = [look]
+    relay(world, receiver.url)
+    assert seen == ["Basic " + base64.b64encode(b"me:secret").decode()]
 
 
 def test_what_a_receiver_says_of_its_refusal_is_kept_for_the_person_who_looks(world: World, receiver: Receiver) -> None:
