@@ -82,10 +82,10 @@ endif
 again:
 
 $(VENV)/.ready: pyproject.toml
-	@$(call install,test$(comma)s3)
+	@$(call install,test$(comma)s3$(comma)kafka)
 
 $(VENV)/.ready-dev: pyproject.toml $(VENV)/.ready
-	@$(call install,test$(comma)s3$(comma)dev)
+	@$(call install,test$(comma)s3$(comma)kafka$(comma)dev)
 
 comma := ,
 

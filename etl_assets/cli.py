@@ -7,7 +7,6 @@ Exit codes: 0 done (also when there was nothing to do), 1 data refused or missin
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from etl_assets import __version__
-from etl_assets.errors import EtlError, OperationalError, UnknownScope
+from etl_assets.answers import errors_end_here, named_error, print_document, print_table, say_error
+from etl_assets.errors import EtlError, UnknownScope
+from etl_assets.outbox_cli import outbox, relay
 from etl_assets.settings import LANDING, STAGED, WAREHOUSE, Settings
 from etl_assets.snapshots_cli import build, demo, incremental, verify
 
@@ -86,16 +87,16 @@ def run(
     except BrokenPipeError:
         raise
     except (EtlError, OSError) as raised:
-        error = _named(raised)
+        error = named_error(raised)
     if as_json:
         document: dict[str, Any] = {"batches": [_outcome_document(o) for o in outcomes]}
         if error:
             document["error"] = f"{error.kind}: {error}"
-        _print_document(document)
+        print_document(document)
     elif not outcomes and not error:
         click.echo(f"{pipeline}: nothing is pending")
     if error:
-        _say_error(error)
+        say_error(error)
         sys.exit(error.exit_code)
     sys.exit(1 if any(o.status == "refused" for o in outcomes) else 0)
 
@@ -203,17 +204,17 @@ def deliveries(
     from etl_assets.survey import survey
 
     settings = Settings.from_environment(landing, staged, warehouse)
-    with _errors_end_here(as_json, "deliveries"):
+    with errors_end_here(as_json, "deliveries"):
         surveys = [survey(settings, p) for p in _chosen(pipeline)]
         if as_json:
             keys = ("pipeline", "scope", "name", "revision", "state", "reason", "attempts")
             listed = [{k: getattr(s, k) for k in keys} for found in surveys for s in found.statuses]
-            _print_document(
+            print_document(
                 {"deliveries": listed, "missing": {s.pipeline: list(s.missing) for s in surveys if s.missing}}
             )
             return
         rows = [(s.pipeline, s.scope, f"{s.name}#{s.revision}", s.state, s.reason) for f in surveys for s in f.statuses]
-        _print_table(("pipeline", "partition", "delivery", "state", "reason"), rows)
+        print_table(("pipeline", "partition", "delivery", "state", "reason"), rows)
         for found in surveys:
             if found.missing:
                 click.echo(
@@ -237,20 +238,20 @@ def ledger(
     from etl_assets.sink import open_sink
 
     settings = Settings.from_environment(landing, staged, warehouse)
-    with _errors_end_here(as_json, "batches"):
+    with errors_end_here(as_json, "batches"):
         if pipeline is not None:
             (chosen,) = _chosen(pipeline)
             if partition is not None and not chosen.partitions.contains(partition):
                 raise UnknownScope(f"{pipeline} has no partition {partition!r}; it has {chosen.partitions.describe()}")
         batches = open_sink(settings.warehouse).ledger(pipeline, [partition] if partition is not None else None)
         if as_json:
-            _print_document({"batches": [_batch_document(b) for b in batches]})
+            print_document({"batches": [_batch_document(b) for b in batches]})
             return
         names = ("inserted", "updated", "deleted", "unchanged", "moved", "rejected")
         rows = [
             (b.batch, *(f"{getattr(b.counts, n):,}" for n in names), b.committed_at, b.reason or "") for b in batches
         ]
-        _print_table(("batch", *names, "committed", "reason"), rows)
+        print_table(("batch", *names, "committed", "reason"), rows)
 
 
 def _batch_document(batch: Any) -> dict[str, Any]:
@@ -268,54 +269,12 @@ def _chosen(name: str | None) -> list[Pipeline]:
     return [find_pipeline(name)] if name else list(load_pipelines().values())
 
 
-class _errors_end_here:
-    """Turn an error into its message and exit code; with --json also into the document."""
-
-    def __init__(self, as_json: bool, key: str) -> None:
-        self.as_json, self.key = as_json, key
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, EtlError | OSError) and not isinstance(error, BrokenPipeError):
-            named = _named(error)
-            if self.as_json:
-                _print_document({self.key: [], "error": f"{named.kind}: {named}"})
-            _say_error(named)
-            sys.exit(named.exit_code)
-
-
-def _named(error: EtlError | OSError) -> EtlError:
-    """What the system reports of a file or folder is an error of operations, as those that have a name are."""
-    return error if isinstance(error, EtlError) else OperationalError(f"{error}. Check the path and its permissions")
-
-
 def _ranges(scopes: Sequence[str]) -> str:
     shown = ", ".join(scopes[:6])
     return shown + (f", … {scopes[-1]}" if len(scopes) > 6 else "")
 
 
-def _print_document(document: dict[str, Any]) -> None:
-    click.echo(json.dumps(document, indent=1, ensure_ascii=False, default=str))
-
-
-def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*header, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*row)
-    # A pipe has no width: do not fold what another program reads.
-    Console(width=None if sys.stdout.isatty() else 250, markup=False, highlight=False).print(table)
-
-
-def _say_error(error: EtlError) -> None:
-    click.echo(f"error: {error}", err=True)
-
-
-for command in (build, incremental, verify, demo):
+for command in (build, incremental, verify, demo, outbox, relay):
     cli.add_command(command)
 
 
@@ -329,11 +288,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(0)
     except EtlError as error:
-        _say_error(error)
+        say_error(error)
         sys.exit(error.exit_code)
     except click.ClickException as error:  # wrong usage
         if "--json" in sys.argv:
-            _print_document({"error": error.format_message()})
+            print_document({"error": error.format_message()})
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):

@@ -445,7 +445,7 @@ class Engine:
             with contextlib.suppress(StaleWriter):
                 self.sink.record(claim, delivery)
             return 0
-        refusal = self.sink.refuse(claim, delivery, error, self.pipeline.code)
+        refusal = self.sink.refuse(self.pipeline, claim, delivery, error)
         return refusal.attempts if refusal else 0
 
 

@@ -151,6 +151,10 @@ class ContractError(OperationalError):
     """A pipeline's contract does not hold together; found when it is loaded."""
 
 
+class BadNotification(ContractError):
+    """A notification whose query fails, or gives rows that are no messages; the publish was rolled back."""
+
+
 class UnknownPipeline(OperationalError):
     """No pipeline of that name, or none at the given place."""
 
@@ -181,3 +185,15 @@ class LedgerTooNew(OperationalError):
 
 class SinkBusy(OperationalError):
     """Another writer held the warehouse longer than the busy timeout. The only error worth an automatic retry."""
+
+
+class RelayUnavailable(OperationalError):
+    """No relay is set, or none for such a URL, or its extra is not installed: messages wait."""
+
+
+class RelayAtWork(OperationalError):
+    """Another process relays the messages of this warehouse; two would send them out of order."""
+
+
+class UnknownMessage(OperationalError):
+    """No parked message has that key."""

@@ -314,6 +314,41 @@ class Receipt:
     locked_seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of the outbox. ``payload`` is the document that is sent, fixed when it was written, and ``key`` its id.
+
+    ``notification`` says what kind of message it is (``pipeline.name``), ``subject`` what it is about, ``batch`` which
+    commit it is of, where it is of one. ``waiting`` ones are sent in the order of ``id`` within their topic, not before
+    ``next_attempt_at``; ``parked`` ones wait for a person.
+    """
+
+    id: int
+    topic: str
+    key: str
+    notification: str
+    subject: str
+    payload: str
+    batch: str | None
+    created_at: str
+    status: Literal["waiting", "sent", "parked", "discarded"]
+    attempts: int
+    next_attempt_at: str | None
+    last_error: str | None
+    settled_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailure:
+    """A run that failed, as it is told: of which job, assets and partitions, and why."""
+
+    run: str
+    job: str
+    assets: tuple[str, ...]
+    partitions: str | None
+    reason: str
+
+
 def batch_id(
     pipeline: str,
     scope: str,

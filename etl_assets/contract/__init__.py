@@ -3,6 +3,7 @@
 from etl_assets.contract.changelog import ChangeLogTable, Events, debezium, native
 from etl_assets.contract.columns import Column, boolean, date, decimal, integer, json, real, text, timestamp
 from etl_assets.contract.derived import DerivedTable, Upstream, partitions_around, same_partition, whole
+from etl_assets.contract.notification import Notification
 from etl_assets.contract.partitions import (
     Daily,
     Hourly,
@@ -45,6 +46,7 @@ __all__ = [
     "Hourly",
     "Lookback",
     "Monthly",
+    "Notification",
     "PartitionedTable",
     "Pipeline",
     "Quarantine",

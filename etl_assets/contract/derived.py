@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from etl_assets.contract.columns import Frozen, Identifier
 from etl_assets.contract.partitions import Partitions, StaticPartitions, TimePartitions, utc
-from etl_assets.contract.table import Table
+from etl_assets.contract.table import SHOWN, Table
 from etl_assets.errors import ContractError
 
 #: The scope that stands for a table as a whole.
@@ -118,8 +118,7 @@ class DerivedTable(Table):
     @functools.cached_property
     def code(self) -> str:
         """Fingerprint of contract and SQL: when it is unchanged, the same upstream batches give the same rows."""
-        shown = {"attempts", "max_partitions_per_run", "description", "group", "owners"}
-        return hashlib.sha256(self.model_dump_json(exclude=shown).encode()).hexdigest()
+        return hashlib.sha256(self.model_dump_json(exclude=SHOWN).encode()).hexdigest()
 
     def window(self, key: str) -> tuple[dt.datetime, dt.datetime] | None:
         """Start and end of a partition, aware; None for a static one."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from etl_assets.contract.columns import MAX_COLUMNS, Column, Frozen, Identifier
+from etl_assets.contract.notification import Notification, Topic, check_notifications
 from etl_assets.contract.partitions import Partitions, ShardedPartitions, Static, StaticPartitions, TimePartitions
 from etl_assets.contract.policies import (
     DateOf,
@@ -29,6 +30,8 @@ from etl_assets.contract.policies import (
 
 #: Types whose values tell no row newer: text compares letter by letter, so that 10 would come before 9.
 UNORDERED = ("text", "json", "boolean")
+#: Fields that make no other rows: how it runs, how it is shown, and what others are told.
+SHOWN = {"attempts", "max_partitions_per_run", "description", "group", "owners", "notifications", "attention_topic"}
 
 
 class Table(Frozen):
@@ -43,6 +46,9 @@ class Table(Frozen):
     columns: tuple[Column, ...] = Field(min_length=1)
     key: tuple[str, ...] = ()
     table: Identifier = ""
+
+    notifications: tuple[Notification, ...] = Field((), description="messages written where the table is published")
+    attention_topic: Topic | None = Field(None, description="where a delivery that needs attention is told")
 
     attempts: int = Field(3, ge=1, description="how often a refused delivery is asked for again by itself")
     max_partitions_per_run: int = Field(30, ge=1)
@@ -77,6 +83,9 @@ class Table(Frozen):
             raise ValueError("key: a column stands twice")
         if isinstance(self.partitions, ShardedPartitions) and not self.has_shards:
             raise ValueError("partitions: only a ChangeLogTable has shards; make a partition of each, or a table")
+        own = ("_partition", "_batch") if self.operation == "replace" else ("_batch",)
+        columns = [*(c.name for c in self.columns), *own]
+        check_notifications(self.notifications, self.table, columns, wider=self.takes_new_columns)
         return self
 
     def _check_named(self, field: str, names: tuple[str, ...]) -> None:
@@ -109,6 +118,11 @@ class Table(Frozen):
     def required_columns(self) -> frozenset[str]:
         """Columns whose value no row may lack: the declared ones and the key."""
         return frozenset({c.name for c in self.columns if c.required} | set(self.key))
+
+    @property
+    def takes_new_columns(self) -> bool:
+        """Whether the table may come to have columns that the contract does not name."""
+        return False
 
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name == name), None)
@@ -167,6 +181,10 @@ class DeliveredTable(Table):
     # ------------------------------------------------------------------ what the other rooms ask
 
     @property
+    def takes_new_columns(self) -> bool:
+        return self.new_columns == "add"
+
+    @property
     def transform_version(self) -> int:
         return self.transform.version if self.transform else 1
 
@@ -182,8 +200,7 @@ class DeliveredTable(Table):
         found by the content digest when the extract is made again, under a new label or an old one.
         """
         # Into how many batches a log's delivery is cut changes none of its events, nor the batches that are committed.
-        shown = {"transform", "attempts", "max_partitions_per_run", "description", "group", "owners", "batch_events"}
-        digest = hashlib.sha256(self.model_dump_json(exclude=shown).encode())
+        digest = hashlib.sha256(self.model_dump_json(exclude=SHOWN | {"transform", "batch_events"}).encode())
         digest.update(str(self.transform_version).encode())
         if self.transform and self.source_file and Path(self.source_file).is_file():
             digest.update(Path(self.source_file).read_bytes())

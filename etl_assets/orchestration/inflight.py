@@ -35,6 +35,12 @@ def partitions_running(instance: dg.DagsterInstance, pipeline: Pipeline, keys: S
     return found
 
 
+def is_running(instance: dg.DagsterInstance, asset: dg.AssetKey, job: str) -> bool:
+    """Whether a run that has not ended makes this asset, in its job or out of any."""
+    runs = _runs(instance, dg.RunsFilter(statuses=IN_FLIGHT))
+    return any(run.job_name == job or asset in (run.asset_selection or ()) for run in runs)
+
+
 def partitions_requested(instance: dg.DagsterInstance, pipeline: Pipeline, asset_graph: Any) -> set[str]:
     """Partitions of backfills that have not ended and have not made their runs yet."""
     found: set[str] = set()

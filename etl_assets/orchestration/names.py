@@ -9,6 +9,11 @@ POOL = "warehouse"
 
 ACCEPTED = "delivery_accepted"
 
+#: The asset of all messages, its job, and its one slot: order needs a single relay.
+OUTBOX = dg.AssetKey("outbox")
+RELAY_JOB = "relay_outbox"
+OUTBOX_POOL = "outbox"
+
 #: Tags of a run that the sensor or the schedule asked for: for which pipeline, and for which deliveries, a line each.
 PIPELINE_TAG = "etl/pipeline"
 DELIVERIES_TAG = "etl/deliveries"

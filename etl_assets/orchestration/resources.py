@@ -1,4 +1,4 @@
-"""The rooms as a Dagster resource: three places, and no connection (a sink opens one for each transaction)."""
+"""The rooms as a Dagster resource: places, and no connection (a sink opens one for each transaction)."""
 
 import dataclasses
 
@@ -12,17 +12,21 @@ ROOMS = "rooms"
 
 
 class Rooms(dg.ConfigurableResource):  # type: ignore[type-arg]  # it provides itself
-    """Where deliveries arrive, where extracts are frozen, and the warehouse."""
+    """Where deliveries arrive, where extracts are frozen, the warehouse, and where messages go."""
 
     landing: str = Field(description="Where deliveries arrive: a folder or URL (ETL_LANDING)")
     staged: str = Field(description="Where extracts are frozen: a local folder (ETL_STAGED)")
     warehouse: str = Field(description="The SQLite file with rows, ledger and progress (ETL_WAREHOUSE)")
+    relay: str | None = Field(
+        default=None,
+        description="Where messages are sent: https://… or kafka://host:port (ETL_RELAY); unset, they wait",
+    )
 
     @classmethod
     def from_environment(cls) -> "Rooms":
-        """``ETL_LANDING``, ``ETL_STAGED`` and ``ETL_WAREHOUSE``, or the folders below ``data/``."""
+        """``ETL_LANDING``, ``ETL_STAGED`` and ``ETL_WAREHOUSE``, or the folders below ``data/``; and ``ETL_RELAY``."""
         return cls(**dataclasses.asdict(Settings.from_environment()))
 
     @property
     def settings(self) -> Settings:
-        return Settings(self.landing, self.staged, self.warehouse)
+        return Settings(self.landing, self.staged, self.warehouse, self.relay)

@@ -1,8 +1,9 @@
-"""What any destination promises, whatever its engine: claims, the record of deliveries, publish, and the ledger."""
+"""What any destination promises, whatever its engine: claims, deliveries, publish, the ledger and the outbox."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -13,10 +14,12 @@ from etl_assets.model import (
     Claim,
     Delivery,
     Extract,
+    Message,
     Receipt,
     RecordedDelivery,
     Refusal,
     Restatement,
+    RunFailure,
     Seen,
 )
 
@@ -33,8 +36,11 @@ class Sink(Protocol):
         Raises :class:`~etl_assets.errors.StaleWriter`.
         """
 
-    def refuse(self, claim: Claim, delivery: Delivery, error: EtlError, code: str) -> Refusal | None:
-        """Remember that a delivery was refused, and how often under this contract and logic (``code``)."""
+    def refuse(self, pipeline: Pipeline, claim: Claim, delivery: Delivery, error: EtlError) -> Refusal | None:
+        """Remember that a delivery was refused, and how often under this contract and logic.
+
+        Where that makes it one that needs attention, and the contract asks for it, a message says so.
+        """
 
     def prepare(self, pipeline: Pipeline, extract: Extract, work: Path) -> Path:
         """Make what can be made of an extract before the transaction, in the private folder ``work``."""
@@ -87,6 +93,38 @@ class Sink(Protocol):
 
     def verify(self, pipeline: Pipeline) -> list[str]:
         """Differences between ledger and rows, in words; none when the warehouse tells the truth."""
+
+    # ------------------------------------------------------------------ the outbox
+
+    def tell_failure(self, topic: str, failure: RunFailure) -> None:
+        """Write a message about a run that failed; once, however often it is told."""
+
+    def relaying(self) -> AbstractContextManager[bool]:
+        """The right to relay messages, which one process has at a time; False where another one has it."""
+
+    def due(self, held: Sequence[str] = (), limit: int = 100) -> list[Message]:
+        """Messages to send now, in their order; none of the topics that are ``held``.
+
+        Of each topic up to the first message that is not to be tried yet: later ones wait for it.
+        """
+
+    def sent(self, message: Message) -> None:
+        """Note that a message was sent."""
+
+    def unsent(self, message: Message, reason: str, retry_after: float | None) -> None:
+        """Note why a message was not taken. It is tried again after so many seconds; with None it is parked."""
+
+    def release(self, key: str) -> None:
+        """Let a parked message wait again. Raises :class:`~etl_assets.errors.UnknownMessage`."""
+
+    def discard(self, key: str) -> None:
+        """Give a parked message up. Raises :class:`~etl_assets.errors.UnknownMessage`."""
+
+    def messages(self, status: str, last: int | None = None) -> list[Message]:
+        """Messages of a status in their order: all, or the last ones."""
+
+    def message_counts(self, *statuses: str) -> dict[str, dict[str, int]]:
+        """For each topic, how many messages have which of these statuses."""
 
 
 def open_sink(url: str) -> Sink:

@@ -56,7 +56,7 @@ class Shell:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.landing = root / "landing"
-        self.landing.mkdir(parents=True)
+        self.landing.mkdir(parents=True, exist_ok=True)
         self.warehouse = root / "warehouse.sqlite"
         self.pipelines = root / "shop_pipelines"
         self.pipelines.mkdir()

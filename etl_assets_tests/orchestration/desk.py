@@ -26,7 +26,7 @@ class Desk:
         self.world, self.instance = world, instance
         self.pipeline = pipeline or world.pipeline
         places = world.settings
-        self.rooms = Rooms(landing=places.landing, staged=places.staged, warehouse=places.warehouse)
+        self.rooms = Rooms(landing=places.landing, staged=places.staged, warehouse=places.warehouse, relay=places.relay)
         self.defs = build_defs([self.pipeline, *beside], self.rooms)
 
     def config(self, **values: Any) -> dict[str, Any]:
@@ -57,12 +57,12 @@ class Desk:
     def job(self, name: str) -> dg.ExecuteInProcessResult:
         return self.defs.resolve_job_def(name).execute_in_process(instance=self.instance, raise_on_error=False)
 
-    def tick(self, cursor: str | None = None) -> dg.SensorResult | Any:
-        """One evaluation of the sensor."""
+    def tick(self, cursor: str | None = None, sensor: str | None = None) -> dg.SensorResult | Any:
+        """One evaluation of the pipeline's sensor, or of another one."""
         with dg.build_sensor_context(
             instance=self.instance, cursor=cursor, definitions=self.defs, resources={"rooms": self.rooms}
         ) as context:
-            return self.defs.resolve_sensor_def(sensor_name(self.pipeline)).evaluate_tick(context)
+            return self.defs.resolve_sensor_def(sensor or sensor_name(self.pipeline)).evaluate_tick(context)
 
     def scheduled(self, home: Path) -> Any:
         """One evaluation of the schedule, which Dagster only makes with an instance that lies on disk."""

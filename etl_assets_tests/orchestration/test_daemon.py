@@ -1,4 +1,4 @@
-"""With a real daemon, webserver and run processes: corrections in, requests out, a failed delivery asked for again."""
+"""With a real daemon, webserver and run processes: corrections in, requests and messages out, a failure asked for again."""
 
 import sqlite3
 import time
@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from etl_assets.orchestration.demo.dev import DagsterDev
-from etl_assets.settings import LANDING, STAGED, WAREHOUSE
+from etl_assets.settings import LANDING, RELAY, STAGED, WAREHOUSE
+from etl_assets_tests.outbox.receiver import receiving
 from etl_assets_tests.world import DAYS, World
 
 PROJECT = Path(__file__).parents[2]
 HEADER = "id,day,item,amount\n"
 PIPELINE = """
-from etl_assets_tests.world import orders
+from etl_assets_tests.outbox.shop import LARGE, shop
 
-orders = orders()
+orders = shop(LARGE)
 """
 
 
@@ -29,7 +30,7 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> None:
 
 @pytest.mark.daemon
 @pytest.mark.xdist_group("daemon")
-def test_the_daemon_loads_what_arrives_and_asks_again_for_what_failed(world: World) -> None:
+def test_the_daemon_loads_what_arrives_tells_of_it_and_asks_again_for_what_failed(world: World) -> None:
     pipelines = world.root / "pipelines"
     pipelines.mkdir()
     (pipelines / "orders.py").write_text(PIPELINE)
@@ -41,14 +42,16 @@ def test_the_daemon_loads_what_arrives_and_asks_again_for_what_failed(world: Wor
         LANDING: places.landing,
         STAGED: places.staged,
         WAREHOUSE: places.warehouse,
+        "NO_PROXY": "127.0.0.1",
     }
     for number, day in enumerate(DAYS, 1):
         world.deliver(day, f"{HEADER}{number},{day},pear,{number}\n")
     world.load(*DAYS)
     world.deliver(DAYS[0], f"{HEADER}1,{DAYS[0]},pear,9\n", "2.csv")
     world.deliver(DAYS[2], b"", "2.csv")
-    with DagsterDev(PROJECT, home, environment) as dagster:
-        dagster.start_sensor("orders_deliveries")
+    with receiving() as receiver, DagsterDev(PROJECT, home, environment | {RELAY: receiver.url}) as dagster:
+        for sensor in ("failed_runs", "outbox_waiting", "orders_deliveries"):
+            dagster.start_sensor(sensor)
         wait_for(lambda: bool(dagster.runs("FAILURE")) and bool(dagster.runs("SUCCESS")), 120)
         (failed,) = dagster.runs("FAILURE")
         assert failed["jobName"] == "orders_job"
@@ -61,6 +64,10 @@ def test_the_daemon_loads_what_arrives_and_asks_again_for_what_failed(world: Wor
             f"orders/{DAYS[2]}/2.csv#1@1 attempt 1",
             f"orders/{DAYS[2]}/2.csv#1@1 attempt 2",
         ]
+        wait_for(lambda: bool(receiver.told("failed-runs")) and bool(receiver.told("large-orders")), 120)
+        assert receiver.told("large-orders") == [{"id": 1, "item": "pear", "amount": 9}]
+        assert {(told["job"], told["partitions"]) for told in receiver.told("failed-runs")} == {("orders_job", DAYS[2])}
+        wait_for(lambda: "relay_outbox" in {run["jobName"] for run in dagster.runs("SUCCESS")}, 60)
 
 
 def _run_keys(home: Path) -> list[str]:

@@ -31,6 +31,7 @@ def test_the_projects_definitions_load_with_every_warning_an_error() -> None:
         "departures_by_day": "nyc",
         "flights": "nyc",
         "frequencies": "airports",
+        "outbox": "outbox",
         "quakes": "quakes",
         "weather": "nyc",
     }
@@ -49,6 +50,7 @@ def test_each_pipeline_is_a_landing_an_extract_and_a_table_in_that_lineage(defs:
         "weather_landing": [],
         "weather_extract": ["weather_landing"],
         "weather": ["weather_extract"],
+        "outbox": [],
     }
     assert {k.to_user_string() for k in graph.external_asset_keys} == {"flights_landing", "weather_landing"}
     assert graph.get(dg.AssetKey("flights")).group_name == "nyc"
@@ -60,10 +62,13 @@ def test_jobs_sensors_schedules_and_checks_have_their_names_and_are_stopped(defs
         "check_ledger",
         "flights_job",
         "reconcile_with_ledger",
+        "relay_outbox",
         "weather_job",
     ]
     assert sorted((s.name, s.default_status.value) for s in repository.sensor_defs) == [
+        ("failed_runs", "STOPPED"),
         ("flights_deliveries", "STOPPED"),
+        ("outbox_waiting", "STOPPED"),
         ("weather_deliveries", "STOPPED"),
     ]
     assert sorted((s.name, s.default_status.value) for s in repository.schedule_defs) == [
@@ -83,7 +88,7 @@ def test_jobs_sensors_schedules_and_checks_have_their_names_and_are_stopped(defs
     ]
 
 
-@pytest.mark.parametrize("job", ["flights_job", "__ASSET_JOB", "reconcile_with_ledger"])
+@pytest.mark.parametrize("job", ["flights_job", "__ASSET_JOB", "reconcile_with_ledger", "relay_outbox"])
 def test_runs_execute_in_their_own_process_without_one_more_for_each_step(defs: dg.Definitions, job: str) -> None:
     assert defs.resolve_job_def(job).executor_def.name == "in_process"
 
@@ -145,6 +150,6 @@ def test_another_project_merges_the_definitions_with_its_own(world: World) -> No
     ours = build_defs([orders()], Rooms(landing=str(world.landing), staged="staged", warehouse="w.sqlite"))
     merged = dg.Definitions.merge(dg.Definitions(assets=[theirs]), ours)
     dg.Definitions.validate_loadable(merged)
-    assert {"theirs", "orders", "orders_extract", "orders_landing"} == {
+    assert {"theirs", "outbox", "orders", "orders_extract", "orders_landing"} == {
         k.to_user_string() for k in merged.resolve_asset_graph().get_all_asset_keys()
     }

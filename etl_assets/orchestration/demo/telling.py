@@ -69,7 +69,9 @@ def _commands(ground: Ground) -> list[tuple[str, str]]:
     """What to do next, on the state that the demo leaves."""
     places = ground.settings
     file = ground.landing / LEFT
-    if ground.home == HOME.absolute() and places == Settings(*(str(Path(p).absolute()) for p in astuple(Settings()))):
+    if ground.home == HOME.absolute() and places == Settings(
+        *(str(Path(p).absolute()) for p in astuple(Settings())[:3])
+    ):
         variables, dev = "", "make dev"
     else:
         variables = f"{LANDING}={places.landing} {STAGED}={places.staged} {WAREHOUSE}={places.warehouse} "

@@ -23,6 +23,7 @@ from etl_assets.model import Batch, Changes, Claim, Delivery, Extract, Manifest,
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.consume import consume_events, merge_snapshot
 from etl_assets.sink.sqlite.deriving import check_upstream, record_upstream
+from etl_assets.sink.sqlite.notify import write_messages
 from etl_assets.sink.sqlite.replace import replace_partition
 from etl_assets.sink.sqlite.schema import version
 from etl_assets.sink.sqlite.tables import PARTITION, index_table, prepare_table, standing_table
@@ -118,6 +119,7 @@ def publish(
     record_upstream(connection, number, manifest.seen)
     _move_progress(connection, partition.id, batch, done)
     ledger.forget_refusal(connection, batch)
+    write_messages(connection, pipeline, batch, [scope for scope, _, _ in done.changes.touched])
     return Receipt("committed", replace(batch, committed_at=committed_at), done.changes)
 
 

@@ -135,6 +135,24 @@ _SECOND = (
     "DROP TABLE etl_progress_before",
     # Rows that gave way to a newer one of their key in the same delivery.
     "ALTER TABLE etl_batch ADD COLUMN duplicates INTEGER NOT NULL DEFAULT 0",
+    # One row a message. `payload` is what is sent, and never changes; `status` is waiting, sent, parked or discarded.
+    """CREATE TABLE etl_outbox (
+        id INTEGER PRIMARY KEY,
+        topic TEXT NOT NULL,
+        key TEXT NOT NULL UNIQUE,
+        notification TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        payload TEXT NOT NULL,
+        batch INTEGER REFERENCES etl_batch (id),
+        created_at TEXT NOT NULL,
+        status TEXT NOT NULL DEFAULT 'waiting' CHECK (status IN ('waiting', 'sent', 'parked', 'discarded')),
+        attempts INTEGER NOT NULL DEFAULT 0,
+        next_attempt_at TEXT,
+        last_error TEXT,
+        settled_at TEXT
+    ) STRICT""",
+    "CREATE INDEX etl_outbox_said ON etl_outbox (notification, subject, id)",
+    "CREATE INDEX etl_outbox_status ON etl_outbox (status, id, topic)",
 )
 
 MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND)

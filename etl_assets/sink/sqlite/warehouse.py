@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,19 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import DerivedTable, Pipeline, WatermarkTable
-from etl_assets.errors import EtlError, StaleWriter, UnknownPipeline
+from etl_assets.errors import EtlError, StaleWriter, UnknownPipeline, WarehouseError
 from etl_assets.model import (
     Batch,
     Claim,
     Delivery,
     Extract,
+    Message,
     Receipt,
     RecordedDelivery,
     Refusal,
     Restatement,
+    RunFailure,
     Seen,
 )
-from etl_assets.sink.sqlite import deriving, ledger, schema, stage_file
+from etl_assets.sink.sqlite import deriving, ledger, outbox, schema, stage_file
 from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, Held, quoted, reading, writing
 from etl_assets.sink.sqlite.publish import check_writer, publish
 from etl_assets.sink.sqlite.verifying import differing_scopes, profile, verify_table
@@ -50,13 +54,15 @@ class SQLiteWarehouse:
             check_writer(connection, claim)
             ledger.record_delivery(connection, delivery)
 
-    def refuse(self, claim: Claim, delivery: Delivery, error: EtlError, code: str) -> Refusal | None:
+    def refuse(self, pipeline: Pipeline, claim: Claim, delivery: Delivery, error: EtlError) -> Refusal | None:
         """Remember a refusal; None where a newer run has taken over, whose word counts."""
         try:
             with writing(self.path, timeout=self.busy_timeout) as connection:
                 check_writer(connection, claim)
                 ledger.record_delivery(connection, delivery)
-                return ledger.record_refusal(connection, delivery, error.kind, str(error), code)
+                refusal = ledger.record_refusal(connection, delivery, error.kind, str(error), pipeline.code)
+                outbox.tell_refusal(connection, pipeline, delivery, refusal)
+                return refusal
         except StaleWriter:
             return None
 
@@ -84,6 +90,72 @@ class SQLiteWarehouse:
         with writing(self.path, attach=stage, timeout=self.busy_timeout, held=held) as connection:
             receipt = publish(connection, pipeline, claim, delivery, extract, restate)
         return replace(receipt, locked_seconds=held.seconds)
+
+    # ------------------------------------------------------------------ messages
+
+    def tell_failure(self, topic: str, failure: RunFailure) -> None:
+        """Write a message about a run that failed, once."""
+        with writing(self.path, timeout=self.busy_timeout) as connection:
+            schema.migrate(connection)
+            outbox.tell_failure(connection, topic, failure)
+
+    @contextlib.contextmanager
+    def relaying(self) -> Iterator[bool]:
+        """Whether no other process relays; the lock is on a file, and the kernel releases it when its holder dies."""
+        if not self.path.exists():  # without a warehouse there is nothing to send, and no folder to make for it
+            yield True
+            return
+        lock = self.path.with_name(f"{self.path.name}.relay")
+        try:
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise WarehouseError(f"{lock}: {error}. Relaying needs this lock file beside the warehouse") from error
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+        finally:
+            os.close(handle)
+
+    def sent(self, message: Message) -> None:
+        """Note that a message was sent."""
+        with writing(self.path, timeout=self.busy_timeout) as connection:
+            outbox.mark_sent(connection, message)
+
+    def unsent(self, message: Message, reason: str, retry_after: float | None) -> None:
+        """Note that a message was not taken, and when to try again; with None it is parked."""
+        with writing(self.path, timeout=self.busy_timeout) as connection:
+            outbox.mark_refused(connection, message, reason, retry_after)
+
+    def release(self, key: str) -> None:
+        """Let a parked message wait again."""
+        with writing(self.path, timeout=self.busy_timeout) as connection:
+            schema.migrate(connection)
+            outbox.release(connection, key)
+
+    def discard(self, key: str) -> None:
+        """Give a parked message up."""
+        with writing(self.path, timeout=self.busy_timeout) as connection:
+            schema.migrate(connection)
+            outbox.discard(connection, key)
+
+    def due(self, held: Sequence[str] = (), limit: int = 100) -> list[Message]:
+        """Messages whose turn it is, in their order."""
+        with self._reading() as connection:
+            return outbox.due(connection, held, limit) if connection else []
+
+    def messages(self, status: str, last: int | None = None) -> list[Message]:
+        """Messages of a status in their order."""
+        with self._reading() as connection:
+            return list(outbox.messages(connection, status, last)) if connection else []
+
+    def message_counts(self, *statuses: str) -> dict[str, dict[str, int]]:
+        """How many messages of each of these statuses each topic has."""
+        with self._reading() as connection:
+            return outbox.counts(connection, statuses) if connection else {}
 
     # ------------------------------------------------------------------ reading
 

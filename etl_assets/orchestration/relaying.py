@@ -1,0 +1,137 @@
+"""Messages out of Dagster: the asset that relays what is due, its job, and the sensor that asks for it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import dagster as dg
+
+from etl_assets.contract import Pipeline
+from etl_assets.errors import EtlError, RelayAtWork, RelayUnavailable
+from etl_assets.orchestration.inflight import is_running
+from etl_assets.orchestration.jobs import AssetJob
+from etl_assets.orchestration.metadata import Metadata, markdown_table
+from etl_assets.orchestration.names import OUTBOX, OUTBOX_POOL, RELAY_JOB, table_key
+from etl_assets.orchestration.resources import Rooms
+from etl_assets.outbox import Attempt, deliver, open_relay
+from etl_assets.sink import Sink, open_sink
+
+INTERVAL_SECONDS = 30
+#: Messages that a table of the metadata lists; all of them are in the outbox.
+LISTED = 50
+
+
+def outbox_asset(pipelines: Sequence[Pipeline]) -> dg.AssetsDefinition:
+    """What was sent to others of the tables that have notifications."""
+
+    @dg.asset(
+        key=OUTBOX,
+        deps=[table_key(p) for p in pipelines if p.notifications],
+        group_name="outbox",
+        kinds={"sqlite"},
+        pool=OUTBOX_POOL,
+        description="Messages that publishing wrote, delivered: each topic in its order, each message under its idempotency "
+        "key. What is not taken is tried again later, and parked for a person after the last attempt.",
+    )
+    def outbox(context: dg.AssetExecutionContext, rooms: Rooms) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        sink, attempts = open_sink(rooms.warehouse), []
+        try:
+            for attempt in _deliver(sink, rooms):
+                attempts.append(attempt)
+                tell = context.log.info if attempt.reason is None else context.log.warning
+                tell(f"{attempt.message.topic}: {attempt.message.key}: {attempt.said}")
+        except RelayAtWork as error:
+            return dg.MaterializeResult(metadata=_shown(sink, attempts) | {"note": str(error)})
+        except EtlError as error:
+            context.log_event(dg.AssetMaterialization(OUTBOX, metadata=_shown(sink, attempts)))
+            raise dg.Failure(f"{error.kind}: {error}", allow_retries=False) from error
+        parked = [a for a in attempts if a.status == "parked"]
+        if parked:
+            context.log_event(dg.AssetMaterialization(OUTBOX, metadata=_shown(sink, attempts)))
+            raise _failure(parked)
+        return dg.MaterializeResult(metadata=_shown(sink, attempts))
+
+    return outbox
+
+
+def relay_job() -> AssetJob:
+    """Deliver what is due."""
+    return dg.define_asset_job(
+        RELAY_JOB, selection=dg.AssetSelection.assets(OUTBOX), description="Deliver the messages that are due."
+    )
+
+
+def waiting_sensor(job: AssetJob) -> dg.SensorDefinition:
+    """Asks for a run when a message's turn has come. No run key: what is due is due until it is sent or parked."""
+
+    @dg.sensor(
+        name="outbox_waiting",
+        job=job,
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description="Asks for a run of the relay when messages are due and none is in flight.",
+    )
+    def outbox_waiting(context: dg.SensorEvaluationContext, rooms: Rooms) -> dg.SensorResult | dg.SkipReason:
+        said = _reason_to_wait(context.instance, rooms)
+        return dg.SkipReason(said) if said else dg.SensorResult(run_requests=[dg.RunRequest()])
+
+    return outbox_waiting
+
+
+def _reason_to_wait(instance: dg.DagsterInstance, rooms: Rooms) -> str | None:
+    sink = open_sink(rooms.warehouse)
+    open_messages = _open(sink)
+    if not sink.due(limit=1):
+        return f"nothing is due: {open_messages}"
+    if is_running(instance, OUTBOX, RELAY_JOB):
+        return f"a run is in flight: {open_messages}"
+    try:
+        open_relay(rooms.relay).close()
+    except RelayUnavailable as error:
+        return f"{open_messages}; {error}"
+    return None
+
+
+def _deliver(sink: Sink, rooms: Rooms) -> Iterator[Attempt]:
+    with closing(open_relay(rooms.relay)) as relay:
+        yield from deliver(sink, relay)
+
+
+def _open(sink: Sink) -> str:
+    counts = sink.message_counts("waiting", "parked").values()
+    waiting, parked = (sum(of.get(status, 0) for of in counts) for status in ("waiting", "parked"))
+    return f"{waiting:,} messages wait, {parked:,} are parked"
+
+
+def _shown(sink: Sink, attempts: Sequence[Attempt]) -> Metadata:
+    """What this run did, and what is in the outbox now."""
+    done = [a.status for a in attempts]
+    counts = sink.message_counts("waiting", "parked").values()
+    metadata: Metadata = {
+        "sent": done.count("sent"),
+        "already_there": done.count("already there"),
+        "not_taken": sum(a.reason is not None for a in attempts),
+        "waiting": sum(of.get("waiting", 0) for of in counts),
+        "parked": sum(of.get("parked", 0) for of in counts),
+    }
+    if attempts:
+        rows = [(a.message.topic, a.message.subject, a.status, a.reason or "") for a in attempts[:LISTED]]
+        metadata["messages"] = dg.MetadataValue.md(
+            f"**{len(attempts):,} messages tried**\n\n" + markdown_table(("topic", "subject", "status", "why"), rows)
+        )
+    if metadata["parked"]:
+        parked = [(m.topic, m.subject, m.key, m.attempts, m.last_error or "") for m in sink.messages("parked", LISTED)]
+        metadata["parked_messages"] = dg.MetadataValue.md(
+            "`etl-assets outbox --release KEY` sends one again, `--discard KEY` gives it up.\n\n"
+            + markdown_table(("topic", "subject", "key", "attempts", "last error"), parked)
+        )
+    return metadata
+
+
+def _failure(parked: Sequence[Attempt]) -> dg.Failure:
+    lines = [f"{a.message.topic}: {a.message.key}: {a.reason}" for a in parked]
+    return dg.Failure(
+        f"{len(parked)} messages were not taken after their last attempt, and are parked. Release them with `etl-assets outbox "
+        "--release KEY` once the receiver takes them, or discard them\n" + "\n".join(lines),
+        metadata={"parked": [a.message.key for a in parked]},
+        allow_retries=False,
+    )
