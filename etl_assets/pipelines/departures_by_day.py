@@ -4,7 +4,7 @@ Derived of flights and weather. Only the later delivery of a day says the schedu
 wind is unknown. The hours of a day in New York lie in two days of the weather's earlier releases, which label in UTC.
 """
 
-from etl_assets.contract import DerivedTable, date, integer, partitions_around, real, same_partition, text
+from etl_assets.contract import DerivedTable, Notification, date, integer, partitions_around, real, same_partition, text
 from etl_assets.pipelines.flights import flights
 from etl_assets.pipelines.weather import weather
 
@@ -35,4 +35,13 @@ departures_by_day = DerivedTable(
         real("mean_wind", unit="mph", description="Mean over departures of the wind at their scheduled hour"),
     ],
     key=["day", "origin", "carrier"],
+    notifications=[
+        Notification(
+            name="late_carrier",
+            topic="late-carriers",
+            description="A carrier whose mean departure delay at an airport passes 30 minutes that day",
+            sql="SELECT day, origin, carrier, departures, mean_delay FROM departures_by_day WHERE mean_delay > 30",
+            key=["day", "origin", "carrier"],
+        )
+    ],
 )

@@ -4,7 +4,7 @@ Days were delivered again in 2018: three new columns, another column order, and 
 scheduled time where they meant the actual one.
 """
 
-from etl_assets.contract import Daily, PartitionedTable, date_of, integer, quarantine, text, timestamp
+from etl_assets.contract import Daily, Notification, PartitionedTable, date_of, integer, quarantine, text, timestamp
 
 EMPTY = ("", "NA")
 
@@ -39,4 +39,16 @@ flights = PartitionedTable(
     partition_by=date_of("year", "month", "day"),
     new_columns="add",
     invalid_rows=quarantine(up_to=0.01),
+    notifications=[
+        Notification(
+            name="late_day",
+            topic="late-days",
+            description="A day whose mean departure delay passes 30 minutes",
+            sql="""
+                SELECT :partition AS day, round(avg(dep_delay), 1) AS mean_delay, count(*) AS departures
+                FROM flights GROUP BY 1 HAVING avg(dep_delay) > 30
+            """,
+            key=["day"],
+        )
+    ],
 )

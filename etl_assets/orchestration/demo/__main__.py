@@ -15,11 +15,12 @@ from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.demo.dev import DagsterDev, DagsterFailed
 from etl_assets.orchestration.demo.ground import ForeignData, Ground
 from etl_assets.orchestration.demo.plan import ACCIDENT, DERIVED, PARTS, Part
+from etl_assets.orchestration.demo.receiver import Receiver, receiving
 from etl_assets.orchestration.demo.telling import tell
 from etl_assets.orchestration.jobs import CHECKS_JOB
 from etl_assets.orchestration.names import extract_key, in_order, job_name, sensor_name, table_key
 from etl_assets.orchestration.requests import SETTLE_SECONDS
-from etl_assets.settings import LANDING, STAGED, WAREHOUSE
+from etl_assets.settings import LANDING, RELAY, STAGED, WAREHOUSE
 from etl_assets.sink import open_sink
 from etl_assets.survey import survey
 
@@ -36,8 +37,14 @@ def main() -> int:
         ground = Ground.from_environment()
         _start_fresh(console, ground)
         places = ground.settings
-        environment = {LANDING: places.landing, STAGED: places.staged, WAREHOUSE: places.warehouse}
         with contextlib.ExitStack() as stack:
+            receiver = stack.enter_context(receiving())
+            environment = {
+                LANDING: places.landing,
+                STAGED: places.staged,
+                WAREHOUSE: places.warehouse,
+                RELAY: receiver.url,
+            }
             with console.status("Starting Dagster: webserver, daemon, code server …"):
                 dagster = stack.enter_context(DagsterDev(ground.project, ground.home, environment))
             console.print(f"Dagster runs at {dagster.url} until the demo is over.\n")
@@ -45,6 +52,7 @@ def main() -> int:
             console.rule("[bold]2. An accident and corrections arrive, and the sensors are on", align="left")
             accident = _accident(console, ground, dagster)
             _corrections(console, ground, dagster, accident)
+            _messages(console, ground, dagster, receiver)
             _checks(console, dagster)
             stack.enter_context(console.status("Stopping Dagster …"))
         tell(console, ground)
@@ -137,6 +145,24 @@ def _corrections(console: Console, ground: Ground, dagster: DagsterDev, accident
     )
     dagster.start_sensor(sensor_name(DERIVED))
     _watch(console, ground, dagster, {DERIVED.name: len(days)}, before, accident)
+
+
+def _messages(console: Console, ground: Ground, dagster: DagsterDev, receiver: Receiver) -> None:
+    """What publishing has written to the outbox is delivered, in its order."""
+    sink = open_sink(ground.settings.warehouse)
+    wait = sum(of.get("waiting", 0) for of in sink.message_counts("waiting").values())
+    console.print(f"outbox: {wait} messages wait, written by the commits that they tell of; its sensor is on")
+    dagster.start_sensor("outbox_waiting")
+    with console.status(f"Waiting until they are delivered to {receiver.url} …"):
+        deadline = time.monotonic() + DONE_WITHIN
+        while sink.due(limit=1) or dagster.runs(*IN_FLIGHT):
+            if time.monotonic() > deadline:
+                raise DagsterFailed(f"messages are not delivered after {DONE_WITHIN:.0f} s; see {dagster.log}")
+            time.sleep(0.5)
+    console.print(f"{receiver.url} took {len(receiver.taken)} messages, each once. The last three:")
+    for document in list(receiver.taken.values())[-3:]:
+        data = " ".join(f"{name}={value}" for name, value in document["data"].items())
+        console.print(f"  {document['type']}: {data}", style="dim", highlight=False)
 
 
 def _checks(console: Console, dagster: DagsterDev) -> None:
