@@ -50,7 +50,7 @@ def test_each_pipeline_is_a_landing_an_extract_and_a_table_in_that_lineage(defs:
         "weather_landing": [],
         "weather_extract": ["weather_landing"],
         "weather": ["weather_extract"],
-        "outbox": [],
+        "outbox": ["flights"],
     }
     assert {k.to_user_string() for k in graph.external_asset_keys} == {"flights_landing", "weather_landing"}
     assert graph.get(dg.AssetKey("flights")).group_name == "nyc"

@@ -6,6 +6,7 @@ import csv as csv_module
 import io
 from collections import defaultdict
 from contextlib import closing
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,8 @@ def test_carriers_of_the_showcase_are_told_by_the_derived_table(tmp_path: Path, 
         known = [int(delay) for delay in delays if delay not in ("", "NA")]
         if known and sum(known) / len(known) > 30:
             of = {"day": DAY, "origin": origin, "carrier": carrier, "departures": len(delays)}
-            late.append(of | {"mean_delay": round(sum(known) / len(known), 2)})
+            exact = Decimal(sum(known)) / len(known)
+            late.append(of | {"mean_delay": float(exact.quantize(Decimal("0.01"), ROUND_HALF_UP))})
     assert len(late) == 7
     assert receiver.told("late-carriers") == late
     assert receiver.told("late-days") == []
