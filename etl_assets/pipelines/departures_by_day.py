@@ -1,7 +1,8 @@
 """Departures a day, origin and carrier: how many, how many cancelled, how late, and how windy it was at their hours.
 
-Derived of flights and weather. Only the later delivery of a day says the scheduled hour as an instant; without it the
-wind is unknown. The hours of a day in New York lie in two days of the weather's earlier releases, which label in UTC.
+Derived of flights and weather, which are joined by the hour in UTC. The later delivery of a day says the scheduled one; for
+the earlier ones it is the local hour of the departure, counted from where the day begins. The hours of a day in New York
+lie in two days of the weather's earlier releases, which label in UTC.
 """
 
 from etl_assets.contract import DerivedTable, Notification, date, integer, partitions_around, real, same_partition, text
@@ -15,14 +16,23 @@ departures_by_day = DerivedTable(
     partitions=flights.partitions,
     upstream=[same_partition(flights), partitions_around(weather, after=1, optional=True)],
     sql="""
-        SELECT :partition AS day, f.origin, f.carrier,
+        WITH clock AS (
+            -- One hour more or less on the days that clocks change, at two in the morning.
+            SELECT CAST(round(24 * (julianday(:end) - julianday(:start))) AS INTEGER) - 24 AS change
+        ), departures AS (
+            SELECT f.*, coalesce(f.time_hour, strftime(
+                '%Y-%m-%dT%H:00:00Z', :start, '+' || (f.hour + iif(f.hour >= 2, change, 0)) || ' hours'
+            )) AS utc_hour
+            FROM flights f, clock
+        )
+        SELECT :partition AS day, d.origin, d.carrier,
             count(*) AS departures,
-            count(*) FILTER (WHERE f.dep_time IS NULL) AS cancelled,
-            round(avg(f.dep_delay), 2) AS mean_delay,
-            max(f.dep_delay) AS worst_delay,
+            count(*) FILTER (WHERE d.dep_time IS NULL) AS cancelled,
+            round(avg(d.dep_delay), 2) AS mean_delay,
+            max(d.dep_delay) AS worst_delay,
             round(avg(w.wind_speed), 2) AS mean_wind
-        FROM flights f LEFT JOIN weather w ON w.origin = f.origin AND w.time_hour = f.time_hour
-        GROUP BY f.origin, f.carrier
+        FROM departures d LEFT JOIN weather w ON w.origin = d.origin AND w.time_hour = d.utc_hour
+        GROUP BY d.origin, d.carrier
     """,
     columns=[
         date("day"),
@@ -32,7 +42,7 @@ departures_by_day = DerivedTable(
         integer("cancelled", required=True, description="Without a time of departure"),
         real("mean_delay", unit="minutes", description="Of those that departed; negative when early"),
         integer("worst_delay", unit="minutes"),
-        real("mean_wind", unit="mph", description="Mean over departures of the wind at their scheduled hour"),
+        real("mean_wind", unit="mph", description="Mean over departures of the wind at their hour"),
     ],
     key=["day", "origin", "carrier"],
     notifications=[
