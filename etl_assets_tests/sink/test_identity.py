@@ -6,7 +6,6 @@ import sqlite3
 
 import pytest
 
-from etl_assets import engine
 from etl_assets.contract import repair
 from etl_assets.errors import (
     BadHeader,
@@ -17,6 +16,7 @@ from etl_assets.errors import (
     Superseded,
     WarehouseError,
 )
+from etl_assets.loading import engine
 from etl_assets.sink import open_sink
 from etl_assets.sink.sqlite import connection
 from etl_assets_tests.sink.test_tables import around

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from etl_assets.ahead import prepared
 from etl_assets.contract import ChangeLogTable, Pipeline
 from etl_assets.errors import (
     DeliveryAbsent,
@@ -33,10 +32,11 @@ from etl_assets.errors import (
     UnknownScope,
     UpstreamMoved,
 )
+from etl_assets.loading.ahead import prepared
+from etl_assets.loading.sources import open_source
 from etl_assets.model import Arrival, Batch, Claim, Counts, Delivery, Extract, Fetched, Receipt, Restatement, batch_id
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
-from etl_assets.sources import open_source
 from etl_assets.staging import StagedFolder, stage
 from etl_assets.staging.extract import INPUT
 
