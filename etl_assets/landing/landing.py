@@ -1,27 +1,21 @@
-"""Landing: find deliveries, order them, and tell missing from arriving from unreachable.
-
-Belongs here: path patterns, listing, the natural order of names, copying bytes out while they hold still. Does not
-belong here: what is in a file. Paths are ``universal-pathlib`` paths, so a folder and a bucket are read alike.
-"""
+"""The landing of one pipeline: what it lists as deliveries, and their bytes, copied out while they hold still."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import datetime as dt
-import functools
 import hashlib
-import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from upath import UPath
 
-from etl_assets.contract import DeliveredTable, ShardedPartitions, StaticPartitions
-from etl_assets.contract.partitions import Partitions
-from etl_assets.errors import EtlError, LandingUnreachable, StagingFailed, StillArriving
+from etl_assets.contract import DeliveredTable
+from etl_assets.errors import LandingUnreachable, StillArriving
+from etl_assets.landing.files import Copy, modified, reading, stamp_of
+from etl_assets.landing.names import is_unicode, landing_segment, natural_order, printable
+from etl_assets.landing.patterns import Pattern, Place, is_pattern
 from etl_assets.model import Arrival, Delivery, Fetched
 
 #: Names under which tools write before they rename; what stands before the suffix is the delivery to come.
@@ -33,25 +27,6 @@ REMEMBERED = 100_000
 _DIGESTS: dict[tuple[str, str], str] = {}
 
 
-def natural_order(name: str) -> str:
-    """A text that compares as people order names: ``9.csv`` before ``10.csv``.
-
-    Each run of digits is written with the count of its digits in front, so that plain text comparison, in Python
-    and in the database, compares numbers by value. The name itself at the end breaks ties such as 01 and 1.
-    """
-    parts = []
-    for digits, other in re.findall(r"(\d+)|(\D+)", name, flags=re.ASCII):
-        number = digits.lstrip("0") or "0"
-        parts.append(f"0{len(number):04d}{number}" if digits else other)
-    return "".join(parts) + "\x01" + name
-
-
-def landing_segment(key: str) -> str:
-    """How a partition key stands in a path: percent-encoded only where it could leave its folder or hide."""
-    encoded = key.replace("%", "%25").replace("/", "%2F").replace("\\", "%5C")
-    return "%2E" + encoded[1:] if encoded.startswith(".") else encoded
-
-
 class Landing:
     """The landing place of one pipeline: a folder or bucket prefix, and the contract's pattern below it."""
 
@@ -61,21 +36,11 @@ class Landing:
         except Exception as error:  # an unknown protocol, or one whose package is not installed
             raise LandingUnreachable(f"landing {root} cannot be opened: {error}. Set ETL_LANDING") from error
         self.pipeline = pipeline
-        partitions = pipeline.partitions
-        names = partitions.names if isinstance(partitions, StaticPartitions) else ()
-        shards = partitions.shards if isinstance(partitions, ShardedPartitions) else ()
-        self._keys = {landing_segment(name): name for name in (*names, *shards)}
-        #: The scope of files under a pattern that names none: that of the only partition.
-        self._only = names[0] if names else ""
-        #: What the keys of the contract look like; a name that fits it is not read in any other way.
-        self._forms = {"partition": _key_form(partitions), "shard": _one_of(shards)}
+        self.paths = Pattern(pipeline.landing, pipeline.partitions)
 
     def pattern(self, scope: str | None = None) -> str:
         """The full pattern that is searched, for messages."""
-        below = self.pipeline.landing
-        for name, value in self._split(scope).items() if scope is not None else ():
-            below = below.replace(f"{{{name}}}", landing_segment(value))
-        return f"{self.root}/{below}"
+        return f"{self.root}/{self.paths.filled(scope)}"
 
     def absence(self, scope: str) -> str:
         """Where a delivery was looked for and not found, in words."""
@@ -91,8 +56,8 @@ class Landing:
         try:
             self._check_root()
             controls: set[str] = set()
-            wanted = self._split(scope) if scope is not None else {}
-            found = list(self._match(_Place(self.root.path), self.pipeline.landing.split("/"), wanted, controls))
+            wanted = self.paths.split(scope) if scope is not None else {}
+            found = list(self._match(Place(self.root.path), self.paths.text.split("/"), wanted, controls))
         except LandingUnreachable:
             raise
         except Exception as error:  # each filesystem has its own: botocore, aiohttp, OSError
@@ -114,9 +79,9 @@ class Landing:
         if arrival.arriving:
             raise StillArriving(f"{arrival.path}: {arrival.arriving}; it is read once it is complete")
         digest, size = hashlib.sha256(), 0
-        with _reading(arrival.path):
+        with reading(arrival.path):
             before = self._stamp(arrival.path)
-            with self._open(arrival.path) as source, _Copy(target) as copy:
+            with self._open(arrival.path) as source, Copy(target) as copy:
                 while chunk := source.read(CHUNK):
                     digest.update(chunk)
                     size += len(chunk)
@@ -139,7 +104,7 @@ class Landing:
         known = _DIGESTS.get((arrival.path, arrival.stamp))
         if known is None:
             digest = hashlib.sha256()
-            with _reading(arrival.path), self._open(arrival.path) as source:
+            with reading(arrival.path), self._open(arrival.path) as source:
                 while chunk := source.read(CHUNK):
                     digest.update(chunk)
             known = digest.hexdigest()
@@ -169,21 +134,15 @@ class Landing:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _split(self, scope: str) -> dict[str, str]:
-        """What of a scope stands for each placeholder of the pattern."""
-        if isinstance(self.pipeline.partitions, ShardedPartitions):
-            return dict(zip(("partition", "shard"), self.pipeline.partitions.split(scope), strict=True))
-        return {"partition": scope}
-
     def _match(
-        self, place: _Place, segments: list[str], wanted: dict[str, str], controls: set[str]
+        self, place: Place, segments: list[str], wanted: dict[str, str], controls: set[str]
     ) -> Iterator[Arrival]:
         """The files below a place that fit the rest of the pattern; ``controls`` collects what control files are for.
 
         A file has one scope and one name, whether all scopes are listed or its own only, the ``wanted`` one.
         """
         segment, rest = segments[0], segments[1:]
-        if rest and not _is_pattern(segment):
+        if rest and not is_pattern(segment):
             yield from self._match(place.literal(segment), rest, wanted, controls)
             return
         own = segment[1:-1] if segment in ("{partition}", "{shard}") else ""
@@ -200,19 +159,19 @@ class Landing:
             if base.startswith(".") or path == place.folder.rstrip("/") or (entry["type"] == "directory") == (not rest):
                 continue
             if rest:
-                step = self._step(place, segment, path, base)
+                step = self.paths.step(place, segment, path, base)
                 if step and all(step.keys[name] == wanted.get(name, step.keys[name]) for name in step.keys):
                     if own:
                         step = dataclasses.replace(step, name=place.name, bare=place.bare)
                     yield from self._match(step, rest, wanted, controls)
                 continue
             found = self._leaf(place, segment, path, base, controls)
-            if found and (not wanted or self._split(self._scope(found[0])) == wanted):
+            if found and (not wanted or self.paths.split(self.paths.scope(found[0])) == wanted):
                 yield self._arrival(entry, *found)
 
     def _leaf(
-        self, place: _Place, segment: str, path: str, base: str, controls: set[str]
-    ) -> tuple[_Place, str | None] | None:
+        self, place: Place, segment: str, path: str, base: str, controls: set[str]
+    ) -> tuple[Place, str | None] | None:
         """The delivery that a file is, and the suffix that says it is being written; None when it is none."""
         suffix = self.pipeline.row_count_file
         waiting = self._waiting(base)
@@ -223,50 +182,30 @@ class Landing:
         if base.endswith("~"):
             return None
         for ending in (waiting, None) if waiting else (None,):
-            inner = self._step(place, segment, path, base, ending or "")
+            inner = self.paths.step(place, segment, path, base, ending or "")
             if inner:
                 return inner, ending
         return None
-
-    def _step(self, place: _Place, segment: str, path: str, base: str, ending: str = "") -> _Place | None:
-        """The place one folder or file further on, or None when its name does not fit the segment."""
-        text = base.removesuffix(ending)
-        known = {name: re.escape(landing_segment(key)) for name, key in place.keys.items()}
-        for regex in _regexes(segment, tuple((self._forms | known).items()), tuple(known.items())):
-            if match := regex.fullmatch(text):
-                break
-        else:
-            return None
-        keys = place.keys | {name: self._keys.get(match[name], match[name]) for name in match.re.groupindex}
-        spans = sorted(match.span(group) for group in range(1, match.re.groups + 1))
-        # Names are compared across partitions too (as releases), so the partition's key is taken out of them.
-        bare = _without(base, spans)
-        return _Place(path, keys, (*place.name, base), (*place.bare, bare))
-
-    def _scope(self, place: _Place) -> str:
-        if isinstance(self.pipeline.partitions, ShardedPartitions):
-            return self.pipeline.partitions.join(place.keys["partition"], place.keys["shard"])
-        return place.keys.get("partition", self._only)
 
     @staticmethod
     def _waiting(base: str) -> str | None:
         return next((suffix for suffix in ARRIVING_SUFFIXES if base.endswith(suffix)), None)
 
-    def _arrival(self, entry: dict[str, Any], place: _Place, waiting: str | None) -> Arrival:
-        key = self._scope(place)
+    def _arrival(self, entry: dict[str, Any], place: Place, waiting: str | None) -> Arrival:
+        key = self.paths.scope(place)
         arriving = f"its name says that it is being written ({waiting})" if waiting else None
         if entry["type"] != "file":
             arriving = "it is not a regular file (a pipe, a device, or a link that leads nowhere)"
-        if not _is_unicode(entry["name"]):
+        if not is_unicode(entry["name"]):
             arriving = "its name is not UTF-8, and cannot be recorded; give it another one"
         return Arrival(
-            scope=_printable(key),
-            name=_printable("/".join(place.name)),
-            path=_printable(entry["name"]),
+            scope=printable(key),
+            name=printable("/".join(place.name)),
+            path=printable(entry["name"]),
             size=int(entry.get("size") or 0),
-            stamp=_stamp_of(entry),
-            order=natural_order(_printable("/".join(place.bare))),
-            modified=_modified(entry),
+            stamp=stamp_of(entry),
+            order=natural_order(printable("/".join(place.bare))),
+            modified=modified(entry),
             known=self.pipeline.partitions.contains(key),
             arriving=arriving,
         )
@@ -289,144 +228,7 @@ class Landing:
 
     def _stamp(self, path: str) -> str:
         self.root.fs.invalidate_cache()
-        return _stamp_of(self.root.fs.info(path))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Place:
-    """How far a path has been matched: its partition key (and shard) if that is known, and the name that is left of it.
-
-    A name is what stands below the pattern's first wildcard, without the folders of the partition and the shard;
-    ``bare`` is the same without their keys.
-    """
-
-    folder: str
-    keys: dict[str, str] = dataclasses.field(default_factory=dict)
-    name: tuple[str, ...] = ()
-    bare: tuple[str, ...] = ()
-
-    def literal(self, segment: str) -> _Place:
-        folder = f"{self.folder.rstrip('/')}/{segment}"
-        if not self.keys and not self.name:
-            return dataclasses.replace(self, folder=folder)
-        return dataclasses.replace(self, folder=folder, name=(*self.name, segment), bare=(*self.bare, segment))
-
-
-def _is_pattern(segment: str) -> bool:
-    return any(mark in segment for mark in ("{partition}", "{shard}", "*", "?"))
-
-
-def _key_form(partitions: Partitions) -> str:
-    """A regular expression for the keys of the contract, as they stand in paths."""
-    if isinstance(partitions, StaticPartitions):
-        return _one_of(partitions.names)
-    if isinstance(partitions, ShardedPartitions):
-        return _key_form(partitions.arrival)
-    day = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    return rf"{day}-[0-9]{{2}}:[0-9]{{2}}(?:[+-][0-9]{{4}})?" if partitions.cadence == "hourly" else day
-
-
-def _one_of(names: Sequence[str]) -> str:
-    return "|".join(re.escape(landing_segment(name)) for name in sorted(names, key=len, reverse=True))
-
-
-@functools.lru_cache(maxsize=4096)
-def _regexes(
-    segment: str, forms: tuple[tuple[str, str], ...], known: tuple[tuple[str, str], ...]
-) -> tuple[re.Pattern[str], ...]:
-    """What a name must match: with the keys that are known and keys of the contract (``forms``), else with any."""
-    placeholders = {name for name, _ in forms if f"{{{name}}}" in segment}
-    if placeholders <= {name for name, _ in known}:
-        return (_regex(segment, dict(forms)),)
-    return (_regex(segment, dict(forms)), _regex(segment, {name: ".+?" for name, _ in forms} | dict(known)))
-
-
-def _regex(segment: str, forms: dict[str, str]) -> re.Pattern[str]:
-    parts, seen = [], set()
-    for piece in re.split(r"(\{partition\}|\{shard\}|\*|\?)", segment):
-        match piece:
-            case "{partition}" | "{shard}":
-                name = piece[1:-1]
-                parts.append(f"((?P={name}))" if name in seen else f"(?P<{name}>{forms[name]})")
-                seen.add(name)
-            case "*":
-                parts.append(".*?")
-            case "?":
-                parts.append(".")
-            case _:
-                parts.append(re.escape(piece))
-    return re.compile("".join(parts), re.DOTALL)
-
-
-def _without(text: str, spans: list[tuple[int, int]]) -> str:
-    for start, end in reversed(spans):
-        text = text[:start] + text[end:]
-    return text
-
-
-def _is_unicode(text: str) -> bool:
-    return not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
-
-
-def _printable(text: str) -> str:
-    """A name with the bytes that are not UTF-8 written out, so that it can be shown and stored."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-class _Copy:
-    """A file being written, whose errors are the staged folder's and not the landing's."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __enter__(self) -> _Copy:
-        with self._errors():
-            self.file = self.target.open("wb")
-        return self
-
-    def write(self, chunk: bytes) -> None:
-        with self._errors():
-            self.file.write(chunk)
-
-    def __exit__(self, *_: object) -> None:
-        with self._errors():
-            self.file.close()
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StagingFailed(f"cannot write {self.target}: {error}; free some space and run again") from error
-
-
-@contextlib.contextmanager
-def _reading(path: str) -> Iterator[None]:
-    try:
-        yield
-    except EtlError:
-        raise
-    except FileNotFoundError as error:
-        raise StillArriving(f"{path} vanished between listing and reading; the next run looks again") from error
-    except Exception as error:  # each filesystem has its own: botocore, aiohttp, OSError
-        raise LandingUnreachable(
-            f"{path} cannot be read: {type(error).__name__}: {error}. Nothing was changed"
-        ) from error
-
-
-def _stamp_of(info: dict[str, Any]) -> str:
-    """Everything that changes when a file is written: a replaced file is noticed though size and mtime are kept.
-
-    An object store says it with an ETag; its times differ, by rounding, between listing and asking for one object.
-    """
-    tags = [k for k in ("ETag", "etag", "md5", "generation") if info.get(k)]
-    facts = ("size", *(tags or ("mtime", "created", "ino", "LastModified")))
-    return " ".join(f"{k}={info[k]}" for k in facts if k in info)
-
-
-def _modified(info: dict[str, Any]) -> float | None:
-    value = info.get("mtime", info.get("LastModified"))
-    return value.timestamp() if isinstance(value, dt.datetime) else value
+        return stamp_of(self.root.fs.info(path))
 
 
 def settling(arrival: Arrival, seconds: float, now: float | None = None) -> str | None:
