@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import Pipeline
-from etl_assets.engine import Engine
+from etl_assets.loading import Engine
 from etl_assets.settings import Settings
 from etl_assets.sink import SQLiteWarehouse
 from etl_assets.sink.sqlite.connection import CACHE_KIB

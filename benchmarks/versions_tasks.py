@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import ChangeLogTable, Daily, Pipeline, WatermarkTable, integer, real, text, timestamp
-from etl_assets.engine import Engine
+from etl_assets.loading import Engine
 from etl_assets.sink import SQLiteWarehouse
 from etl_assets.sink.sqlite.connection import CACHE_KIB
 

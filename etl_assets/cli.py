@@ -22,7 +22,7 @@ from etl_assets.snapshots_cli import build, demo, incremental, verify
 
 if TYPE_CHECKING:
     from etl_assets.contract import Pipeline
-    from etl_assets.engine import Outcome
+    from etl_assets.loading import Outcome
 
 
 def _places(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,10 +112,9 @@ def _load(
 ) -> None:
     import uuid
 
-    from etl_assets.engine import Engine
+    from etl_assets.loading import Engine, survey
     from etl_assets.model import Restatement
     from etl_assets.registry import find_pipeline
-    from etl_assets.survey import survey
 
     pipeline = find_pipeline(name)
     engine = Engine(settings, pipeline)
@@ -201,7 +200,7 @@ def deliveries(
     pipeline: str | None, landing: str | None, staged: str | None, warehouse: str | None, as_json: bool
 ) -> None:
     """List what has arrived and the state of each delivery; and the partitions in between that have none."""
-    from etl_assets.survey import survey
+    from etl_assets.loading import survey
 
     settings = Settings.from_environment(landing, staged, warehouse)
     with errors_end_here(as_json, "deliveries"):

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import Static, WatermarkTable, quarantine, text, timestamp
-from etl_assets.engine import Engine
 from etl_assets.errors import EtlError, LandingUnreachable
+from etl_assets.loading import Engine
 from etl_assets.model import Restatement
 from etl_assets.settings import Settings
 from etl_assets.sink import SQLiteWarehouse

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import Daily, PartitionedTable, date, integer, text
-from etl_assets.engine import Engine, Outcome
+from etl_assets.loading import Engine, Outcome, Survey, survey
 from etl_assets.model import Batch, Restatement
 from etl_assets.sink import SQLiteWarehouse
-from etl_assets.survey import Survey, survey
 from etl_assets.testing import Workbench
 
 SHOWCASE = Path(__file__).parent.parent / "data" / "showcase" / "landing"

@@ -7,12 +7,12 @@ failed whenever the load fails.
 import dagster as dg
 
 from etl_assets.contract import Pipeline
+from etl_assets.loading import survey
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.names import checked_key, in_order
 from etl_assets.orchestration.requests import missing
 from etl_assets.orchestration.resources import Rooms
 from etl_assets.sink import open_sink
-from etl_assets.survey import survey
 
 
 def ledger_checks(pipeline: Pipeline) -> list[dg.AssetChecksDefinition]:

@@ -7,8 +7,8 @@ import dagster as dg
 from pydantic import Field
 
 from etl_assets.contract import Pipeline
-from etl_assets.engine import Engine, Outcome
 from etl_assets.errors import EtlError, SinkBusy
+from etl_assets.loading import Engine, Outcome
 from etl_assets.model import Restatement
 from etl_assets.orchestration import metadata
 from etl_assets.orchestration.counting import count_rows

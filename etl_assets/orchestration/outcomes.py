@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from etl_assets.contract import Pipeline
-from etl_assets.engine import Outcome
+from etl_assets.loading import Outcome
 from etl_assets.orchestration import metadata
 from etl_assets.orchestration.counting import TableRows
 from etl_assets.orchestration.names import extract_key, table_key

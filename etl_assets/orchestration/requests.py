@@ -19,6 +19,7 @@ import dagster as dg
 from etl_assets.contract import Pipeline, ShardedPartitions
 from etl_assets.contract.partitions import shard_of, shards_of
 from etl_assets.landing import settling
+from etl_assets.loading import Status, Survey, survey
 from etl_assets.orchestration.inflight import (
     RANGE_END_TAG,
     RANGE_START_TAG,
@@ -28,7 +29,6 @@ from etl_assets.orchestration.inflight import (
 )
 from etl_assets.orchestration.names import DELIVERIES_TAG, PIPELINE_TAG, in_order
 from etl_assets.orchestration.resources import Rooms
-from etl_assets.survey import Status, Survey, survey
 
 #: A file that was written less than this ago may still be growing.
 SETTLE_SECONDS = 5.0

@@ -11,8 +11,8 @@ from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline
 from etl_assets.model import Delivery, Extract, Fetched, Manifest
 from etl_assets.staging.candidate import Content
 from etl_assets.staging.computed import stage_computed
-from etl_assets.staging.events import stage_events
 from etl_assets.staging.extract import CANDIDATE, INPUT, REJECTS, StagedFolder, candidate_name
+from etl_assets.staging.logs import stage_events
 from etl_assets.staging.rows import stage_rows
 
 

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from etl_assets.engine import Outcome
 from etl_assets.errors import Superseded
+from etl_assets.loading import Outcome
 from etl_assets.testing.contents import Contents, contents
 from etl_assets.testing.deliveries import Delivered, Deliveries, placed
 from etl_assets.testing.ways import Way, other_ways, plain_way

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import Pipeline
-from etl_assets.engine import Engine, Outcome
+from etl_assets.loading import Engine, Outcome, survey
 from etl_assets.model import Batch
 from etl_assets.settings import Settings
 from etl_assets.sink import open_sink
-from etl_assets.survey import survey
 
 
 class Workbench:

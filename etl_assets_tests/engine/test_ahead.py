@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from etl_assets import engine
-from etl_assets.ahead import prepared
+from etl_assets.loading import engine
+from etl_assets.loading.ahead import prepared
 from etl_assets_tests.world import DAYS, World
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import PartitionedTable, repair
-from etl_assets.engine import Outcome
+from etl_assets.loading import Outcome
 from etl_assets.model import Restatement
 from etl_assets_tests.world import World, orders
 

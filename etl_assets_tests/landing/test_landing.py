@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etl_assets import landing as module
 from etl_assets.contract import Hourly, PartitionedTable, Static
 from etl_assets.errors import LandingUnreachable, StagingFailed, StillArriving
 from etl_assets.landing import Landing, landing_segment, natural_order, settling
+from etl_assets.landing import landing as module
 from etl_assets.model import Arrival
 from etl_assets_tests.world import World, orders
 

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 
 from etl_assets.contract import PartitionedTable, repair, transform
-from etl_assets.engine import Outcome
+from etl_assets.loading import Outcome
 from etl_assets_tests.world import DAYS, World, orders
 
 KEYS = range(1, 6)

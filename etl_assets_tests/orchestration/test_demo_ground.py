@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from etl_assets.engine import Engine
+from etl_assets.loading import Engine
 from etl_assets.orchestration.demo.ground import MARKER, SHOWCASE, ForeignData, Ground
 from etl_assets.orchestration.demo.plan import ACCIDENT, LEFT, PARTS
 from etl_assets.pipelines.flights import flights

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from etl_assets.contract import ChangeLogTable, Daily, WatermarkTable, decimal, integer, text, timestamp
-from etl_assets.engine import Outcome
+from etl_assets.loading import Outcome
 from etl_assets_tests.world import World
 
 A, B, C, D = "2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"

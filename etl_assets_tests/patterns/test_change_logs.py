@@ -416,7 +416,7 @@ def test_what_is_no_envelope_is_refused_by_its_line(envelopes: World, event: str
 def test_every_position_of_a_delivery_is_checked_though_it_is_typed_in_pieces(
     log: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("etl_assets.staging.events.CHUNK", 3)
+    monkeypatch.setattr("etl_assets.staging.logs.CHUNK", 3)
     events = [upsert(n, n, n % 4) for n in range(1, 11)]
     log.deliver(A, lines(*events, upsert(12, 1, 1)))
     refused(log, BadPositions, "line 11: position 12 after 10: 11 is missing")

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from etl_assets.contract import integer, text, transform
-from etl_assets.engine import Outcome
+from etl_assets.loading import Outcome
 from etl_assets.model import Restatement
 from etl_assets.sink.sqlite import connection as connections
 from etl_assets_tests.faults.scenarios import connecting, faulty

@@ -6,7 +6,6 @@ import sqlite3
 
 import pytest
 
-from etl_assets import engine
 from etl_assets.contract import repair
 from etl_assets.errors import (
     BadHeader,
@@ -17,6 +16,8 @@ from etl_assets.errors import (
     Superseded,
     WarehouseError,
 )
+from etl_assets.loading import engine
+from etl_assets.loading.reading import Reader
 from etl_assets.sink import open_sink
 from etl_assets.sink.sqlite import connection
 from etl_assets_tests.sink.test_tables import around
@@ -32,7 +33,8 @@ def test_two_processes_of_one_run_that_read_different_bytes_leave_the_truth_abou
     path = world.deliver(DAY, HEADER + f"1,{DAY},pear,1\n")
     claim = loader.sink.claim(world.pipeline, [DAY], "one run")[DAY]
     with loader.staged.workspace() as work:
-        slow, fetched, _ = loader._read(DAY, None, work)
+        reader = Reader(loader.pipeline, loader.source, loader.sink, loader.staged)
+        slow, fetched, _ = reader.read(DAY, None, work)
         assert fetched is not None
         path.write_text(HEADER + f"1,{DAY},pear,2\n")
         (fast,) = loader.load([DAY], "one run")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from etl_assets.contract import Static, date, decimal, integer, real, repair, text, timestamp
-from etl_assets.engine import Outcome
 from etl_assets.errors import BadHeader, ContractError, LedgerMismatch
 from etl_assets.landing import Landing
+from etl_assets.loading import Outcome
 from etl_assets_tests.world import World, orders
 
 DAY, NEXT = "2024-01-01", "2024-01-02"

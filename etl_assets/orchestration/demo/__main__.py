@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from etl_assets.errors import EtlError
+from etl_assets.loading import survey
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.demo.dev import DagsterDev, DagsterFailed
 from etl_assets.orchestration.demo.ground import ForeignData, Ground
@@ -22,7 +23,6 @@ from etl_assets.orchestration.names import extract_key, in_order, job_name, sens
 from etl_assets.orchestration.requests import SETTLE_SECONDS
 from etl_assets.settings import LANDING, RELAY, STAGED, WAREHOUSE
 from etl_assets.sink import open_sink
-from etl_assets.survey import survey
 
 DONE_WITHIN = 300.0
 DAYS_PASSED_OVER = 45

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, ReplacedTable
+from etl_assets.loading import survey
 from etl_assets.model import Batch
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.demo.ground import HOME, SHOWCASE, Ground
@@ -17,7 +18,6 @@ from etl_assets.pipelines.flights import flights
 from etl_assets.pipelines.weather import weather
 from etl_assets.settings import LANDING, STAGED, WAREHOUSE, Settings
 from etl_assets.sink import open_sink
-from etl_assets.survey import survey
 
 PIPELINES: tuple[Pipeline, ...] = (*(part.pipeline for part in PARTS), DERIVED)
 COUNTS = ("inserted", "updated", "deleted", "unchanged", "moved", "aside", "restored", "stale", "ties")

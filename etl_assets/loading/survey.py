@@ -12,10 +12,10 @@ from typing import Literal
 
 from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, WatermarkTable
 from etl_assets.contract.partitions import shard_of, shards_of
+from etl_assets.loading.sources import Source, open_source
 from etl_assets.model import Arrival, Batch, Delivery, Manifest, RecordedDelivery
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
-from etl_assets.sources import Source, open_source
 from etl_assets.staging import StagedFolder
 
 State = Literal[

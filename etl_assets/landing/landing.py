@@ -1,0 +1,241 @@
+"""The landing of one pipeline: what it lists as deliveries, and their bytes, copied out while they hold still."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from etl_assets.contract import DeliveredTable
+from etl_assets.errors import LandingUnreachable, StillArriving
+from etl_assets.landing.files import Copy, modified, reading, stamp_of
+from etl_assets.landing.names import is_unicode, landing_segment, natural_order, printable
+from etl_assets.landing.patterns import Pattern, Place, is_pattern
+from etl_assets.model import Arrival, Delivery, Fetched
+
+#: Names under which tools write before they rename; what stands before the suffix is the delivery to come.
+ARRIVING_SUFFIXES = (".part", ".partial", ".tmp", ".filepart", ".crdownload", ".uploading")
+CHUNK = 1 << 20
+
+#: A sensor looks every half minute; a landing that was copied or restored has new stamps on old bytes.
+REMEMBERED = 100_000
+_DIGESTS: dict[tuple[str, str], str] = {}
+
+
+class Landing:
+    """The landing place of one pipeline: a folder or bucket prefix, and the contract's pattern below it."""
+
+    def __init__(self, root: str, pipeline: DeliveredTable) -> None:
+        try:
+            self.root = UPath(root)
+        except Exception as error:  # an unknown protocol, or one whose package is not installed
+            raise LandingUnreachable(f"landing {root} cannot be opened: {error}. Set ETL_LANDING") from error
+        self.pipeline = pipeline
+        self.paths = Pattern(pipeline.landing, pipeline.partitions)
+
+    def pattern(self, scope: str | None = None) -> str:
+        """The full pattern that is searched, for messages."""
+        return f"{self.root}/{self.paths.filled(scope)}"
+
+    def absence(self, scope: str) -> str:
+        """Where a delivery was looked for and not found, in words."""
+        return f"searched {self.pattern(scope)}, 0 files matched"
+
+    def arrivals(self, scope: str | None = None) -> list[Arrival]:
+        """All files of the pattern, by scope and then in natural order of name, the newest last.
+
+        Files under a partition key that the contract does not have come with ``known=False``. Raises
+        :class:`LandingUnreachable` when the root or a folder below it cannot be listed; an absent subfolder is
+        merely empty.
+        """
+        try:
+            self._check_root()
+            controls: set[str] = set()
+            wanted = self.paths.split(scope) if scope is not None else {}
+            found = list(self._match(Place(self.root.path), self.paths.text.split("/"), wanted, controls))
+        except LandingUnreachable:
+            raise
+        except Exception as error:  # each filesystem has its own: botocore, aiohttp, OSError
+            raise LandingUnreachable(
+                f"landing {self.root} cannot be listed: {type(error).__name__}: {error}. Nothing was changed; "
+                "check the path, its permissions and the network"
+            ) from error
+        suffix = self.pipeline.row_count_file
+        if suffix:
+            found = [self._with_control(a, suffix, controls) for a in found]
+        return sorted(found, key=lambda a: (a.scope, a.order))
+
+    def fetch(self, arrival: Arrival, target: Path) -> Fetched:
+        """Copy the bytes of an arrival to ``target``, hashing them on the way.
+
+        Raises :class:`StillArriving` when the file is, or while it was read became, another one than was listed,
+        :class:`LandingUnreachable` when it cannot be read, and :class:`StagingFailed` when the copy cannot be written.
+        """
+        if arrival.arriving:
+            raise StillArriving(f"{arrival.path}: {arrival.arriving}; it is read once it is complete")
+        digest, size = hashlib.sha256(), 0
+        with reading(arrival.path):
+            before = self._stamp(arrival.path)
+            with self._open(arrival.path) as source, Copy(target) as copy:
+                while chunk := source.read(CHUNK):
+                    digest.update(chunk)
+                    size += len(chunk)
+                    copy.write(chunk)
+            after = self._stamp(arrival.path)
+            declared = self._declared_rows(arrival)
+        if not (before == after == arrival.stamp and size == arrival.size):
+            raise StillArriving(
+                f"{arrival.path} changed while it was read ({arrival.size:,} bytes when listed, {size:,} read); "
+                "it is read once it holds still"
+            )
+        return Fetched(str(target), digest.hexdigest(), size, declared)
+
+    def complete(self, delivery: Delivery, fetched: Fetched, work: Path) -> Fetched:
+        """What was fetched is all there is."""
+        return fetched
+
+    def sha256(self, arrival: Arrival) -> str:
+        """The digest of an arrival's bytes, without keeping them; read once for each stamp of a file."""
+        known = _DIGESTS.get((arrival.path, arrival.stamp))
+        if known is None:
+            digest = hashlib.sha256()
+            with reading(arrival.path), self._open(arrival.path) as source:
+                while chunk := source.read(CHUNK):
+                    digest.update(chunk)
+            known = digest.hexdigest()
+            if len(_DIGESTS) >= REMEMBERED:
+                _DIGESTS.clear()
+            _DIGESTS[arrival.path, arrival.stamp] = known
+        return known
+
+    # ------------------------------------------------------------------ the filesystem
+
+    def _check_root(self) -> None:
+        fs = self.root.fs
+        fs.invalidate_cache()
+        if fs.isdir(self.root.path):
+            return
+        # An object store has no folders: a prefix without objects is an empty landing as long as its bucket is there.
+        bucket = self.root.path.split("/")[0]
+        if self.root.protocol not in ("", "file", "local") and bucket and fs.exists(bucket):
+            return
+        raise LandingUnreachable(
+            f"landing {self.root} does not exist or is not a folder. Nothing was changed; create it, or set ETL_LANDING"
+        )
+
+    def _list(self, folder: str) -> list[dict[str, Any]]:
+        try:
+            return self.root.fs.ls(folder, detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _match(
+        self, place: Place, segments: list[str], wanted: dict[str, str], controls: set[str]
+    ) -> Iterator[Arrival]:
+        """The files below a place that fit the rest of the pattern; ``controls`` collects what control files are for.
+
+        A file has one scope and one name, whether all scopes are listed or its own only, the ``wanted`` one.
+        """
+        segment, rest = segments[0], segments[1:]
+        if rest and not is_pattern(segment):
+            yield from self._match(place.literal(segment), rest, wanted, controls)
+            return
+        own = segment[1:-1] if segment in ("{partition}", "{shard}") else ""
+        if rest and own and wanted:
+            # One partition's own folder: what lies beside it is none of its business.
+            folder = f"{place.folder.rstrip('/')}/{landing_segment(wanted[own])}"
+            inner = dataclasses.replace(place, folder=folder, keys={**place.keys, own: wanted[own]})
+            yield from self._match(inner, rest, wanted, controls)
+            return
+        for entry in self._list(place.folder):
+            path = entry["name"].rstrip("/")
+            base = path.rsplit("/", 1)[-1]
+            # An object store may list the folder itself, as an object of no bytes.
+            if base.startswith(".") or path == place.folder.rstrip("/") or (entry["type"] == "directory") == (not rest):
+                continue
+            if rest:
+                step = self.paths.step(place, segment, path, base)
+                if step and all(step.keys[name] == wanted.get(name, step.keys[name]) for name in step.keys):
+                    if own:
+                        step = dataclasses.replace(step, name=place.name, bare=place.bare)
+                    yield from self._match(step, rest, wanted, controls)
+                continue
+            found = self._leaf(place, segment, path, base, controls)
+            if found and (not wanted or self.paths.split(self.paths.scope(found[0])) == wanted):
+                yield self._arrival(entry, *found)
+
+    def _leaf(
+        self, place: Place, segment: str, path: str, base: str, controls: set[str]
+    ) -> tuple[Place, str | None] | None:
+        """The delivery that a file is, and the suffix that says it is being written; None when it is none."""
+        suffix = self.pipeline.row_count_file
+        waiting = self._waiting(base)
+        if suffix and base.removesuffix(waiting or "").endswith(suffix):
+            if not waiting:
+                controls.add(path.removesuffix(suffix))
+            return None
+        if base.endswith("~"):
+            return None
+        for ending in (waiting, None) if waiting else (None,):
+            inner = self.paths.step(place, segment, path, base, ending or "")
+            if inner:
+                return inner, ending
+        return None
+
+    @staticmethod
+    def _waiting(base: str) -> str | None:
+        return next((suffix for suffix in ARRIVING_SUFFIXES if base.endswith(suffix)), None)
+
+    def _arrival(self, entry: dict[str, Any], place: Place, waiting: str | None) -> Arrival:
+        key = self.paths.scope(place)
+        arriving = f"its name says that it is being written ({waiting})" if waiting else None
+        if entry["type"] != "file":
+            arriving = "it is not a regular file (a pipe, a device, or a link that leads nowhere)"
+        if not is_unicode(entry["name"]):
+            arriving = "its name is not UTF-8, and cannot be recorded; give it another one"
+        return Arrival(
+            scope=printable(key),
+            name=printable("/".join(place.name)),
+            path=printable(entry["name"]),
+            size=int(entry.get("size") or 0),
+            stamp=stamp_of(entry),
+            order=natural_order(printable("/".join(place.bare))),
+            modified=modified(entry),
+            known=self.pipeline.partitions.contains(key),
+            arriving=arriving,
+        )
+
+    def _with_control(self, arrival: Arrival, suffix: str, controls: set[str]) -> Arrival:
+        if arrival.path in controls:
+            return dataclasses.replace(arrival, control=arrival.path + suffix)
+        return dataclasses.replace(
+            arrival, arriving=arrival.arriving or f"its control file {arrival.name}{suffix} is not there"
+        )
+
+    def _declared_rows(self, arrival: Arrival) -> str | None:
+        if arrival.control is None:
+            return None
+        with self._open(arrival.control) as source:
+            return str(source.read(64).decode("utf-8", "replace")).strip()
+
+    def _open(self, path: str) -> Any:
+        return self.root.fs.open(path, "rb")
+
+    def _stamp(self, path: str) -> str:
+        self.root.fs.invalidate_cache()
+        return stamp_of(self.root.fs.info(path))
+
+
+def settling(arrival: Arrival, seconds: float, now: float | None = None) -> str | None:
+    """Why a sensor should wait with a file: it was written less than ``seconds`` ago, and may still be."""
+    age = (now if now is not None else time.time()) - (arrival.modified or 0.0)
+    return (
+        f"written {age:.0f} s ago; it is asked for once it holds still for {seconds:.0f} s"
+        if 0 <= age < seconds
+        else None
+    )

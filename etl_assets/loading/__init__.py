@@ -1,0 +1,7 @@
+"""A delivery's way through the rooms, landing, staging and sink: loading it, and telling how far it has come."""
+
+from etl_assets.loading.engine import Engine
+from etl_assets.loading.outcome import Outcome
+from etl_assets.loading.survey import Status, Survey, survey
+
+__all__ = ["Engine", "Outcome", "Status", "Survey", "survey"]

@@ -1,0 +1,109 @@
+"""All that is done with a delivery before its transaction: read, frozen, and made a stage file of, in a private folder."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from etl_assets.contract import ChangeLogTable, Pipeline
+from etl_assets.errors import EtlError, RewrittenDelivery, StagingFailed
+from etl_assets.loading.reading import Reader
+from etl_assets.loading.sources import Source
+from etl_assets.model import Batch, Claim, Delivery, Extract, Fetched
+from etl_assets.sink import Sink
+from etl_assets.staging import StagedFolder, stage
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One delivery to load: of a scope, by name or the newest (None); ``size`` is that of the scope's files."""
+
+    scope: str
+    name: str | None
+    claim: Claim | None
+    size: int
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What was made of a turn before its transaction, and the private folder that holds it.
+
+    ``batch`` is what is published next: the extract, or one part of it; ``known`` what the ledger has of the others.
+    """
+
+    delivery: Delivery | None = None
+    extract: Extract | None = None
+    batch: Extract | None = None
+    work: Path | None = None
+    stage: Path | None = None
+    known: dict[str, Batch] = field(default_factory=dict)
+    error: EtlError | None = None
+    held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def is_known(self, batch: Extract) -> bool:
+        """Whether a part is committed. The last one is published all the same: that notes what was read of the delivery."""
+        found = self.known.get(batch.manifest.batch)
+        return bool(batch.manifest.continues and found and found.digest == batch.manifest.digest)
+
+    def close(self) -> None:
+        """Remove the private folder."""
+        self.held.close()
+
+
+class Preparer:
+    """Prepares turns of one pipeline. It writes nothing to the warehouse."""
+
+    def __init__(self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder) -> None:
+        self.pipeline, self.source, self.sink, self.staged = pipeline, source, sink, staged
+        self.reader = Reader(pipeline, source, sink, staged)
+
+    def prepare(self, turn: Turn) -> Prepared:
+        """All that comes before the transaction: read, freeze, and make the stage file. Errors wait for their turn."""
+        made = Prepared()
+        try:
+            if turn.claim is None:
+                raise self.reader.missing(turn.scope)
+            work = made.held.enter_context(self.staged.workspace())
+            made.work = work
+            made.delivery, fetched, shown = self.reader.read(turn.scope, turn.name, work)
+            self._check_redelivery(made.delivery, shown)
+            made.extract = self._freeze(made.delivery, fetched, shown, work)
+            made.known = self._known_parts(made.delivery) if made.extract.manifest.parts else {}
+            made.batch = next(b for b in made.extract.batches if not made.is_known(b))
+            made.stage = self.sink.prepare(self.pipeline, made.batch, work)
+        except EtlError as error:
+            made.error = error
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _check_redelivery(self, delivery: Delivery, shown: str) -> None:
+        if self.pipeline.redelivery == "strict" and delivery.revision > 1:
+            raise RewrittenDelivery(
+                f"{shown} has other bytes than were read under this name before (it is revision {delivery.revision}); "
+                "redelivery='strict'. Deliver corrections under a new name"
+            )
+
+    def _freeze(self, delivery: Delivery, fetched: Fetched | None, shown: str, work: Path) -> Extract:
+        frozen = self.reader.frozen(delivery)
+        if frozen is not None:
+            return frozen
+        assert fetched is not None
+        try:
+            completed = self.source.complete(delivery, fetched, work)
+            cuts = [b.upper for b in self._known_parts(delivery).values() if b.upper is not None]
+            return stage(self.pipeline, delivery, completed, shown, self.staged, work, cuts)
+        except OSError as error:
+            raise StagingFailed(
+                f"{shown}: cannot be frozen below {self.staged.root}: {error}. Nothing was published; mend the folder or "
+                "free some space, and run again"
+            ) from error
+
+    def _known_parts(self, delivery: Delivery) -> dict[str, Batch]:
+        """By their ids, the batches of a log's delivery that are committed."""
+        if not isinstance(self.pipeline, ChangeLogTable):
+            return {}
+        batches = self.sink.ledger(self.pipeline.name, [delivery.scope])
+        return {b.batch: b for b in batches if (b.delivery, b.revision) == (delivery.name, delivery.revision)}

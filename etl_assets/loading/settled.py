@@ -1,0 +1,114 @@
+"""What needs no claim, because what is asked for is committed: answered from the ledger, and no page is written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from etl_assets.contract import Pipeline
+from etl_assets.errors import EtlError
+from etl_assets.loading.outcome import Outcome
+from etl_assets.loading.sources import Source
+from etl_assets.model import Arrival, Batch, Delivery, Extract, Receipt, Restatement
+from etl_assets.sink import Sink
+from etl_assets.staging import StagedFolder
+
+
+class Settled:
+    """The scopes of a pipeline that a run has nothing to do for, each with its outcomes."""
+
+    def __init__(self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder) -> None:
+        self.pipeline, self.source, self.sink, self.staged = pipeline, source, sink, staged
+
+    def outcomes(
+        self,
+        scopes: Sequence[str],
+        arrivals: Mapping[str, list[Arrival]],
+        restate: Restatement | None,
+        named: str | None,
+    ) -> dict[str, list[Outcome]]:
+        """By scope, what is committed already: an operation to restate, or else its deliveries, if none is ``named``."""
+        if restate:
+            return self._restated(scopes, restate)
+        return {} if named else self._committed(scopes, arrivals)
+
+    def _committed(self, scopes: Sequence[str], arrivals: Mapping[str, list[Arrival]]) -> dict[str, list[Outcome]]:
+        """Scopes whose deliveries, by their stamps or bytes, are in the ledger under this very contract and logic.
+
+        The newest delivery of each, or all of them where each one counts.
+        """
+        known: dict[tuple[str, str], Delivery] = {}
+        for recorded in self.sink.deliveries(self.pipeline.name, scopes):
+            known[recorded.delivery.scope, recorded.delivery.name] = recorded.delivery
+        version = self.pipeline.transform_version
+        ledger: dict[tuple[str, str, int], list[Batch]] = defaultdict(list)
+        for batch in self.sink.ledger(self.pipeline.name, scopes):
+            if batch.transform_version == version:
+                ledger[batch.scope, batch.delivery, batch.revision].append(batch)
+        current = self.sink.current(self.pipeline.name, scopes)
+        differing = self.sink.differing(self.pipeline, scopes)
+
+        def settle(arrival: Arrival) -> list[Outcome]:
+            """The batches of a delivery that is committed whole; none where it is not."""
+            delivery = known.get((arrival.scope, arrival.name))
+            if delivery is None or arrival.scope in differing or not self._unchanged(arrival, delivery):
+                return []
+            found = ledger.get((delivery.scope, delivery.name, delivery.revision), [])
+            batch = found[-1] if found else None
+            if batch is None or batch.continues or batch.input_sha256 != delivery.sha256:
+                return []
+            extract = self._frozen(delivery)
+            # A log's delivery may be several batches; of any other the last one stands, a restatement perhaps.
+            batches = [*(b for b in found[:-1] if b.continues), batch]
+            if batch.code != self.pipeline.code and not (extract and _digests(extract) == [b.digest for b in batches]):
+                return []
+            superseded_by = self._successor(batch, current)
+            receipts = (Receipt("already committed", b, superseded_by=superseded_by) for b in batches)
+            return [Outcome.received(delivery, extract, receipt) for receipt in receipts]
+
+        found: dict[str, list[Outcome]] = {}
+        for scope in scopes:
+            complete = [a for a in arrivals[scope] if not a.arriving]
+            settled = [settle(a) for a in (complete[-1:] if self.pipeline.newest_counts else complete)]
+            if settled and all(settled):
+                found[scope] = [outcome for outcomes in settled for outcome in outcomes]
+        return found
+
+    def _restated(self, scopes: Sequence[str], restate: Restatement) -> dict[str, list[Outcome]]:
+        """Scopes for which this very operation is committed: it is not done again, whatever has arrived since."""
+        batches = [b for b in self.sink.restated(self.pipeline.name, restate.operation) if b.scope in scopes]
+        touched = [b.scope for b in batches]
+        current = self.sink.current(self.pipeline.name, touched)
+        known = {
+            (d.scope, d.name, d.revision): d
+            for d in (r.delivery for r in self.sink.deliveries(self.pipeline.name, touched))
+        }
+        found = {}
+        for batch in batches:
+            receipt = Receipt("already committed", batch, superseded_by=self._successor(batch, current))
+            delivery = known[batch.scope, batch.delivery, batch.revision]
+            found[batch.scope] = [Outcome.received(delivery, self._frozen(delivery), receipt)]
+        return found
+
+    def _unchanged(self, arrival: Arrival, delivery: Delivery) -> bool:
+        """Whether an arrival is what was read under its name: by its stamp, or else, where it has its size, by its bytes."""
+        if arrival.stamp == delivery.stamp:
+            return True
+        if arrival.size != delivery.size:
+            return False
+        try:
+            return self.source.sha256(arrival) == delivery.sha256
+        except EtlError:
+            return False  # it is read in its turn, and what is wrong is said there
+
+    def _successor(self, batch: Batch, current: Mapping[str, Batch]) -> str | None:
+        """The batch that its scope's rows stand for instead, where only the newest delivery counts."""
+        newer = current[batch.scope] if self.pipeline.newest_counts else batch
+        return newer.batch if newer.id != batch.id else None
+
+    def _frozen(self, delivery: Delivery) -> Extract | None:
+        return self.staged.find(delivery, self.pipeline.code, self.pipeline.transform_version)
+
+
+def _digests(extract: Extract) -> list[str]:
+    return [batch.manifest.digest for batch in extract.batches]

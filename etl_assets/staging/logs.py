@@ -1,0 +1,107 @@
+"""A change log's delivery to candidate rows: read its events, type them, and fold them to the last state of each key.
+
+Belongs here: the order of events, and where a delivery is cut. Does not belong here: what the table held before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from etl_assets.contract import ChangeLogTable
+from etl_assets.errors import ShrunkDelivery, ZeroBytes
+from etl_assets.model import ExtractColumn, Fetched, Part
+from etl_assets.staging.candidate import Content
+from etl_assets.staging.events import Event, Names, parse
+from etl_assets.staging.extract import REJECTS
+from etl_assets.staging.folding import DELETED, POSITION, VERSION
+from etl_assets.staging.lines import read_lines
+from etl_assets.staging.parts import Cutter, PartWriter
+from etl_assets.staging.positions import Interval
+from etl_assets.staging.typed import typed
+from etl_assets.staging.validating import check_counts
+
+CHUNK = 20_000
+
+
+def stage_events(
+    contract: ChangeLogTable, fetched: Fetched, shown: str, files: Path, scratch: Path, cuts: Sequence[int] = ()
+) -> Content:
+    """Write the last state of each key in a log's delivery to ``files``; nothing of a log is set aside.
+
+    A delivery of more than ``batch_events`` is cut into parts, each of them a batch with a file of its own. Where batches of it
+    are committed, up to the positions ``cuts``, it is cut there.
+    """
+    interval = Interval()
+    cutter = Cutter(contract.batch_events, cuts)
+    writing = PartWriter(contract, 1, shown, scratch)
+    parts: list[Part] = []
+    for table in read_events(contract, Path(fetched.path), shown, interval):
+        for piece, events, begins in cutter.pieces(table):
+            if begins:
+                lower = parts[-1].upper if parts else interval.lower
+                assert lower is not None
+                parts.append(writing.write(files, lower, writing.upper))
+                writing = PartWriter(contract, len(parts) + 1, shown, scratch)
+            writing.add(piece, events)
+    lower = parts[-1].upper if parts else interval.lower
+    assert lower is not None
+    parts.append(writing.write(files, lower, interval.end))
+    check_counts(contract, fetched, shown, interval.events)
+    (files / REJECTS).touch()
+    columns = [
+        ExtractColumn(c.name, c.type, resolution=c.resolution if c.type == "timestamp" else None)
+        for c in contract.columns
+    ]
+    columns += [
+        ExtractColumn(VERSION, "integer"),
+        ExtractColumn(DELETED, "boolean"),
+        ExtractColumn(POSITION, "integer"),
+    ]
+    digests = [part.digest for part in parts]
+    return Content(
+        tuple(columns),
+        source_rows=interval.events,
+        rejected_rows=0,
+        rows=sum(part.rows for part in parts),
+        digest=digests[0] if len(parts) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
+        lower=interval.lower,
+        upper=interval.end,
+        stale=sum(part.stale for part in parts),
+        parts=tuple(parts) if len(parts) > 1 else (),
+    )
+
+
+def read_events(contract: ChangeLogTable, path: Path, shown: str, interval: Interval) -> Iterator[pa.Table]:
+    """Typed events in order of position, some thousands at a time; ``interval`` tells the positions at the end.
+
+    Raises :class:`BadEvent`, :class:`BadPositions` or a broken delivery's error, naming the line.
+    """
+    chunk: list[Event] = []
+    names = Names(contract)
+    packed = contract.format.gzip or shown.endswith(".gz")
+    stated = contract.events.bounds == "stated"
+    for number, fields in read_lines(path, shown, packed):
+        if stated and interval.stated is None:
+            interval.begin(fields, f"{shown}: line {number}")
+            continue
+        events = parse(contract, names, fields, f"{shown}: line {number}", number)
+        interval.advance(events[0].position, f"{shown}: line {number}")
+        chunk.extend(events)
+        if len(chunk) >= CHUNK:
+            yield typed(contract, names, chunk, shown)
+            chunk = []
+    if interval.lower is None:
+        raise ZeroBytes(
+            f"{shown}: no events: an interrupted transfer, or an interval that says nothing. Deliver it again"
+        )
+    if interval.wanted not in (None, interval.events):
+        raise ShrunkDelivery(
+            f"{shown}: {interval.events:,} events, and its first line says {interval.wanted:,}: an interrupted transfer, or "
+            "events that were left out. Deliver it again"
+        )
+    if chunk:
+        yield typed(contract, names, chunk, shown)
