@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from etl_assets.contract import PartitionedTable, Pipeline
+from etl_assets.contract import Pipeline, ReplacedTable
 from etl_assets.testing.workbench import Workbench
 
 #: What can be compared. Which of them two ways of loading must agree in is the pattern's affair.
@@ -66,7 +66,7 @@ def contents(bench: Workbench, pipeline: Pipeline) -> Contents:
         )
 
     def rows(table: str) -> Counter[Row]:
-        partitioned = isinstance(pipeline, PartitionedTable)
+        partitioned = isinstance(pipeline, ReplacedTable)
         return Counter(
             tuple(
                 sorted(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +66,22 @@ def placed(pipeline: Delivered, deliveries: Deliveries) -> list[Placed]:
         )
     if not found:
         raise ValueError(f"no deliveries of {pipeline.name}: nothing fits its pattern {pipeline.landing!r}")
+    return found
+
+
+def placed_among(pipelines: Sequence[Delivered], deliveries: Deliveries) -> list[tuple[Delivered, list[Placed]]]:
+    """The deliveries of several pipelines, each with its own. Raises ``ValueError`` for a path that is no delivery of any."""
+    with tempfile.TemporaryDirectory(prefix="etl-deliveries-") as root:
+        folder = Path(deliveries) if isinstance(deliveries, str | Path) else Path(root)
+        for path, content in {} if isinstance(deliveries, str | Path) else deliveries.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(as_bytes(content))
+        found = [(pipeline, placed(pipeline, folder)) for pipeline in pipelines]
+    if not isinstance(deliveries, str | Path):
+        known = {p.path for _, each in found for p in each} | {p.control[0] for _, e in found for p in e if p.control}
+        foreign = sorted(deliveries.keys() - known)
+        if foreign:
+            raise ValueError(f"{', '.join(foreign)}: no delivery of {', '.join(p.name for p in pipelines)}")
     return found
 
 

@@ -8,24 +8,40 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from etl_assets.contract import DerivedTable, Pipeline
 from etl_assets.errors import Superseded
 from etl_assets.loading import Outcome
 from etl_assets.testing.contents import Contents, contents
 from etl_assets.testing.deliveries import Delivered, Deliveries, placed
+from etl_assets.testing.derivation import assert_derived_alike
 from etl_assets.testing.ways import Way, other_ways, plain_way
 from etl_assets.testing.workbench import Workbench
 
 
-def assert_idempotent(pipeline: Delivered, deliveries: Deliveries, *, ways: int = 12, seed: int = 0) -> None:
+def assert_idempotent(
+    pipeline: Pipeline,
+    deliveries: Deliveries,
+    *,
+    upstream: Sequence[Delivered] = (),
+    ways: int = 12,
+    seed: int = 0,
+) -> None:
     """Load the deliveries in order, and then in other ways that the load pattern allows: all must end alike.
 
     ``deliveries`` are paths below the landing with their bytes, text or file; or a folder that is laid out as the landing
     is. Each of at most ``ways`` other ways has a warehouse of its own; another ``seed`` draws others. What is loaded is
     loaded again, from files that were touched, and what was loaded in order is read and transformed anew: that must change
     nothing.
+    A derived table is loaded by way of its ``upstream``, the pipelines that the deliveries are of.
     Raises ``AssertionError`` with the way that ended otherwise and the rows that differ, and ``ValueError`` for paths
     that are no deliveries of the pipeline.
     """
+    if isinstance(pipeline, DerivedTable):
+        if not upstream:
+            names = ", ".join(one.pipeline for one in pipeline.upstream)
+            raise ValueError(f"{pipeline.name} is computed: give the pipelines of its deliveries, upstream=[{names}]")
+        assert_derived_alike(pipeline, upstream, deliveries, ways, seed)
+        return
     arrived = placed(pipeline, deliveries)
     with tempfile.TemporaryDirectory(prefix="etl-idempotent-") as root:
         plain = _Trial(Path(root) / "plain", plain_way(pipeline, arrived))
