@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -332,7 +333,7 @@ def test_new_columns_are_added_to_table_and_view_and_are_null_in_older_rows(tmp_
         ("a", 2, "red", 2),
         ("b", 3, None, 3),
     ]
-    assert [b.counts.unchanged for b in world.ledger()] == [0, 1, 1]
+    assert [(b.counts.updated, b.counts.unchanged) for b in world.ledger()] == [(0, 0), (2, 0), (1, 1)]
 
 
 def test_an_optional_column_that_a_snapshot_lacks_contradicts_nothing_and_another_value_does(tmp_path: Path) -> None:
@@ -343,6 +344,28 @@ def test_an_optional_column_that_a_snapshot_lacks_contradicts_nothing_and_anothe
     assert world.sql("SELECT id, colour FROM readings") == [("a", "red")]
     world.deliver(C, snapshot("a,01,1,blue", header=wide))
     refused(world, VersionConflict, "'colour': 'red'", "'colour': 'blue'", scope=C)
+
+
+def test_what_one_snapshot_says_of_an_optional_column_is_kept_whichever_of_one_version_comes_first(
+    tmp_path: Path,
+) -> None:
+    columns = [*readings().columns, text("colour", optional=True), text("form", optional=True)]
+    snapshots = {
+        A: snapshot("a,01,1,red", "b,02,2,blue", header="id,updated,value,colour"),
+        B: snapshot("a,01,1", "b,01,1"),
+        C: snapshot("a,01,1,round", "b,02,2,", header="id,updated,value,form"),
+    }
+    ends = set()
+    for number, order in enumerate(itertools.permutations(snapshots)):
+        world = world_of(tmp_path / str(number), columns=columns, bounds="none")
+        for scope in order:
+            world.deliver(scope, snapshots[scope])
+            assert [o.error for o in world.load(scope)] == [None]
+        assert world.warehouse.verify(world.pipeline) == []
+        ends.add(tuple(world.sql("SELECT id, value, colour, form FROM readings ORDER BY id")))
+        counts = [b.counts for b in world.ledger()]
+        assert [c.inserted + c.updated + c.unchanged + c.stale for c in counts] == [2, 2, 2]
+    assert ends == {(("a", 1, "red", "round"), ("b", 2, "blue", None))}
 
 
 def test_one_bad_snapshot_of_a_day_stops_the_later_ones_until_it_is_mended(tmp_path: Path) -> None:

@@ -47,6 +47,11 @@ class Merge:
     def same_key(self) -> str:
         return " AND ".join(f"t.{quoted(k)} = c.{quoted(k)}" for k in self.key)
 
+    @property
+    def filling(self) -> tuple[str, ...]:
+        """Columns in which a candidate may add to a row of its own version."""
+        return tuple(c for c in self.columns if c in self.lenient and c not in self.key)
+
     def of(self, alias: str, columns: Sequence[str]) -> str:
         return ", ".join(f"{alias}.{quoted(c)}" for c in columns)
 
@@ -59,20 +64,22 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
     ahead = f"CASE WHEN c.{LEAST} < t.{version} THEN t.{version} END" if merge.events else "NULL"
     older = f"c.{version} = t.{version} AND t._batch < {merge.since}"
     redone = older if merge.lift else f"{older} AND NOT t.{deleted}"
+    fills = f"NOT t.{deleted} AND NOT c.{deleted} AND {_fills(merge)}" if merge.filling else "0"
     connection.execute(
         f"CREATE TEMP TABLE plan AS SELECT c._rowid_ AS _candidate, t.{deleted} IS NULL OR t.{deleted} AS _was_gone, "
         f"c.{deleted} AS _goes, coalesce(c.{version} > t.{version} OR ({redone}), 1) AS _newer, "
-        f"coalesce(c.{version} = t.{version} AND t._batch >= {merge.since}, 0) AS _same, {ahead} AS _ahead "
+        f"coalesce(c.{version} = t.{version} AND t._batch >= {merge.since}, 0) AS _same, {ahead} AS _ahead, {fills} AS _fills "
         f"FROM {CANDIDATE} c LEFT JOIN main.{merge.table} t ON {merge.same_key} {beyond}ORDER BY c._rowid_"
     )
     _refuse_conflict(connection, merge)
     lifted = "p._same AND p._was_gone AND NOT p._goes" if merge.lift else "0"
-    inserted, restored, updated, gone, unchanged, stale, planned, ahead_of = (
+    inserted, restored, updated, gone, unchanged, filled, stale, planned, ahead_of = (
         int(n)
         for n in connection.execute(
             f"SELECT total(p._newer AND p._was_gone AND NOT p._goes), total({lifted}), "
             "total(p._newer AND NOT p._was_gone AND NOT p._goes), total(p._newer AND NOT p._was_gone AND p._goes), "
-            f"total(p._same AND NOT ({lifted})), total(NOT p._newer AND NOT p._same), count(*), count(p._ahead) FROM temp.plan p"
+            f"total(p._same AND NOT ({lifted})), total(p._same AND p._fills), total(NOT p._newer AND NOT p._same), count(*), "
+            "count(p._ahead) FROM temp.plan p"
         ).fetchone()
     )
     if ahead_of:
@@ -88,18 +95,37 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
         f"ORDER BY p._candidate ON CONFLICT ({', '.join(map(quoted, merge.key))}) DO UPDATE SET {settings}",
         (merge.batch,),
     )
+    if filled:
+        _fill(connection, merge)
     rows, ties = connection.execute(
         f"SELECT count(*), total({version} IS ?) FROM {CANDIDATE}", (merge.watermark,)
     ).fetchone()
     return Counts(
         inserted=inserted,
-        updated=updated,
+        updated=updated + filled,
         deleted=gone,
-        unchanged=unchanged,
+        unchanged=unchanged - filled,
         restored=restored,
         stale=stale,
         skipped=rows - planned,
         ties=int(ties) if merge.watermark is not None else 0,
+    )
+
+
+def _fills(merge: Merge) -> str:
+    """Where the candidate has a value that the table lacks, though both are one version."""
+    return _any([f"(t.{quoted(c)} IS NULL AND c.{quoted(c)} IS NOT NULL)" for c in merge.filling])
+
+
+def _fill(connection: sqlite3.Connection, merge: Merge) -> None:
+    """Add values of columns that another delivery of the same version lacked: whichever came first, both have been heard."""
+    settings = ", ".join(f"{quoted(c)} = coalesce(t.{quoted(c)}, excluded.{quoted(c)})" for c in merge.filling)
+    connection.execute(
+        f"INSERT INTO main.{merge.table} AS t ({', '.join(map(quoted, merge.columns))}, _batch) "
+        f"SELECT {merge.of('c', merge.columns)}, ? FROM temp.plan p CROSS JOIN {CANDIDATE} c "
+        "WHERE p._same AND p._fills AND c._rowid_ = p._candidate ORDER BY p._candidate "
+        f"ON CONFLICT ({', '.join(map(quoted, merge.key))}) DO UPDATE SET {settings}, _batch = excluded._batch",
+        (merge.batch,),
     )
 
 
