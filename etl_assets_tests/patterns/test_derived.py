@@ -429,6 +429,22 @@ def test_rows_of_an_upstream_that_moved_on_before_the_commit_are_not_published(
     assert world.rows("totals") == [(A, "pear", 9)]
 
 
+def test_a_named_revision_is_computed_by_another_contract_as_long_as_its_upstream_has_not_moved(world: World) -> None:
+    deliver(world, A, "1,pear,3")
+    world.load(A)
+    assert pending(world, totals()) == [f"{A}/upstream#1@1"]
+    newer = totals(sql=SUMS.replace("sum(amount)", "sum(amount) * 10"), version=2)
+    (named,) = world.load(A, pipeline=newer, delivery="upstream#1")
+    assert (named.batch, named.status) == (f"totals/{A}/upstream#1@2", "committed")
+    assert world.rows("totals") == [(A, "pear", 30)]
+    assert seen(world)[-1] == (f"totals/{A}/upstream#1@2", A, f"orders/{A}/1.csv#1@1")
+    deliver(world, A, "1,pear,4", name="2.csv")
+    world.load(A)
+    (gone,) = world.load(A, pipeline=totals(version=3), delivery="upstream#1")
+    assert isinstance(gone.error, UpstreamMoved)
+    assert world.rows("totals") == [(A, "pear", 30)]
+
+
 def test_the_extract_lists_what_was_seen_and_its_bytes_are_the_identity(world: World) -> None:
     deliver(world, A, "1,pear,3")
     world.load(A)
