@@ -31,11 +31,13 @@ from etl_assets.errors import (
     BatchIdentityConflict,
     ContractError,
     DuplicateKey,
+    LedgerMismatch,
     MissingDelivery,
     TransformFailed,
     UpstreamMoved,
 )
 from etl_assets_tests.patterns.logs import YEAR, A, B, C, D, delete, kept, lines, prices, upsert
+from etl_assets_tests.sink.test_tables import around
 from etl_assets_tests.world import World, orders
 
 SUMS = "SELECT :partition AS day, item, sum(amount) AS total FROM orders GROUP BY item"
@@ -443,6 +445,19 @@ def test_a_named_revision_is_computed_by_another_contract_as_long_as_its_upstrea
     (gone,) = world.load(A, pipeline=totals(version=3), delivery="upstream#1")
     assert isinstance(gone.error, UpstreamMoved)
     assert world.rows("totals") == [(A, "pear", 30)]
+
+
+def test_an_upstream_table_that_was_dropped_is_not_taken_for_an_empty_one(world: World) -> None:
+    deliver(world, A, "1,pear,3")
+    world.load(A)
+    assert pending(world, totals()) == [f"{A}/upstream#1@1"]
+    deliver(world, A, "1,pear,4", name="2.csv")
+    world.load(A)
+    around(world, "DROP TABLE orders")
+    (outcome,) = world.load(A, pipeline=totals())
+    assert isinstance(outcome.error, LedgerMismatch)
+    assert "its table 'orders' is not there" in str(outcome.error)
+    assert world.rows("totals") == [(A, "pear", 3)]
 
 
 def test_the_extract_lists_what_was_seen_and_its_bytes_are_the_identity(world: World) -> None:
