@@ -21,6 +21,7 @@ from etl_assets.ahead import prepared
 from etl_assets.contract import ChangeLogTable, Pipeline
 from etl_assets.contract.partitions import shard_of
 from etl_assets.errors import (
+    BatchIdentityConflict,
     DeliveryAbsent,
     EtlError,
     MissingDelivery,
@@ -171,8 +172,10 @@ class Engine:
 
     def _is_behind(self, outcome: Outcome) -> bool:
         """Whether what was refused is behind what is committed, so that nothing waits for it."""
-        if not isinstance(outcome.error, UnexpectedCursor) or outcome.extract is None:
+        if not isinstance(outcome.error, UnexpectedCursor | BatchIdentityConflict) or outcome.extract is None:
             return isinstance(outcome.error, Superseded)
+        if not isinstance(self.pipeline, ChangeLogTable):
+            return True  # other rows of a delivery that is committed
         position = self.sink.position(self.pipeline.name, shard_of(self.pipeline.partitions, outcome.scope))
         upper = outcome.extract.manifest.upper
         return position is not None and upper is not None and upper <= position
