@@ -478,6 +478,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: totals([same_partition(prices())]), "read it as a whole"),
     (lambda: totals(partitions=Static("all")), "they do not correspond"),
     (lambda: totals(columns=[date("day"), text("item", missing=("NA",)), integer("total")]), "say it in the SQL"),
+    (lambda: totals(sql="SELECT date('now') AS day, item, 1 AS total FROM orders"), "no function of the tables"),
+    (lambda: totals(sql="SELECT date() AS day, item, unixepoch( ) AS total FROM orders"), "no function of the tables"),
     (lambda: totals(key=["nothing"]), "'nothing' is not one of the columns"),
 ]
 
