@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from etl_assets.contract.columns import Frozen, Identifier
+from etl_assets.contract.notification import asks_the_clock
 from etl_assets.contract.partitions import Partitions, StaticPartitions, TimePartitions, utc
 from etl_assets.contract.table import SHOWN, Table
 from etl_assets.errors import ContractError
@@ -86,6 +87,10 @@ class DerivedTable(Table):
 
     @model_validator(mode="after")
     def _derived(self) -> Self:
+        if asks_the_clock(self.sql):
+            raise ValueError(
+                "sql: 'now' (or date() without a time) is no function of the tables: rows would differ at each run"
+            )
         names = [one.pipeline for one in self.upstream]
         if len(set(names)) < len(names):
             raise ValueError("upstream: a table stands twice")

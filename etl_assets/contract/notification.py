@@ -22,6 +22,16 @@ _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, s
 #: What gives another answer each time would make a new message of every publish; and what loads code.
 _FORBIDDEN = ("random", "randomblob", "current_date", "current_time", "current_timestamp", "load_extension")
 _COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+#: SQLite's functions of date and time take the clock's where they are given none, or 'now'.
+_CLOCK = re.compile(
+    r"""['"]now['"]|\b(date|time|datetime|julianday|unixepoch)\s*\(\s*\)|\bstrftime\s*\(\s*('[^']*'|"[^"]*")\s*\)""",
+    re.IGNORECASE,
+)
+
+
+def asks_the_clock(sql: str) -> bool:
+    """Whether a query says another time whenever it is run."""
+    return _CLOCK.search(_COMMENTS.sub(" ", sql)) is not None
 
 
 class Notification(Frozen):
@@ -45,8 +55,10 @@ class Notification(Frozen):
         plain = _COMMENTS.sub(" ", sql)
         if not re.match(r"\s*(SELECT|WITH|VALUES)\b", plain, re.IGNORECASE):
             raise ValueError("a notification is a SELECT, whose rows are the messages")
-        if re.search(r"['\"]now['\"]", plain, re.IGNORECASE):
-            raise ValueError("'now' is another time at each publish, and would make a new message of each")
+        if asks_the_clock(sql):
+            raise ValueError(
+                "'now' (or date() without a time) is another time at each publish, and would make a new message of each"
+            )
         return sql
 
     def check_columns(self, names: Sequence[str]) -> None:

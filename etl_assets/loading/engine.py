@@ -12,8 +12,10 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import ChangeLogTable, Pipeline
+from etl_assets.contract.partitions import shard_of
 from etl_assets.errors import (
+    BatchIdentityConflict,
     DeliveryAbsent,
     EtlError,
     OperationalError,
@@ -64,10 +66,11 @@ class Engine:
     ) -> Iterator[Outcome]:
         """Freeze and publish the newest delivery of each scope, each in a transaction of its own.
 
-        Of a change log each delivery of a scope is loaded, in order, up to the first that is refused; one of several batches
-        has an outcome for each. ``delivery`` names another one than the newest (``2.csv``, or ``2.csv#1`` for an earlier
-        revision that is frozen). With ``publish=False`` deliveries are frozen only. What is wrong with one scope is its
-        outcome, and the next one goes on; an :class:`OperationalError` ends the run, keeping what was committed.
+        Of a change log each delivery of a scope is loaded, in order, up to the first that is refused (one that lies behind
+        what is committed holds up none); one of several batches has an outcome for each. ``delivery`` names another one than
+        the newest (``2.csv``, or ``2.csv#1`` for an earlier revision that is frozen). With ``publish=False`` deliveries are
+        frozen only. What is wrong with one scope is its outcome, and the next one goes on; an :class:`OperationalError` ends
+        the run, keeping what was committed.
         """
         scopes = list(dict.fromkeys(scopes))
         self.check_scopes(scopes)
@@ -95,9 +98,19 @@ class Engine:
                 yield from done.get(scope, ())
                 for turn, made in itertools.islice(coming, count[scope]):
                     for outcome in () if scope in refused else self._finish(turn, made, restate, publish):
-                        if outcome.error:
+                        if outcome.error and not self._is_behind(outcome):
                             refused.add(scope)
                         yield outcome
+
+    def _is_behind(self, outcome: Outcome) -> bool:
+        """Whether what was refused is behind what is committed, so that nothing waits for it."""
+        if not isinstance(outcome.error, UnexpectedCursor | BatchIdentityConflict) or outcome.extract is None:
+            return isinstance(outcome.error, Superseded)
+        if not isinstance(self.pipeline, ChangeLogTable):
+            return True  # other rows of a delivery that is committed
+        position = self.sink.position(self.pipeline.name, shard_of(self.pipeline.partitions, outcome.scope))
+        upper = outcome.extract.manifest.upper
+        return position is not None and upper is not None and upper <= position
 
     def _turns(self, arrivals: list[Arrival], restated: bool) -> list[str | None]:
         """The names of what a scope's turn is, in order; None stands for the newest, whatever it is by then."""

@@ -74,17 +74,18 @@ class UpstreamTables:
             target.write_bytes(document)
         except OSError as error:
             raise StagingFailed(f"cannot write {target}: {error}; free some space and run again") from error
-        return Fetched(str(target), digest, len(document), seen=seen)
+        return Fetched(str(target), digest, len(document))
 
     def complete(self, delivery: Delivery, fetched: Fetched, work: Path) -> Fetched:
         """Compute the rows. Raises :class:`UpstreamMoved` when the partition does not see any more what was fetched."""
         computed = work / "computed"
-        if self.sink.compute(self.pipeline, delivery.scope, computed) != fetched.seen:
+        seen = self.sink.compute(self.pipeline, delivery.scope, computed)
+        if hashlib.sha256(_document(seen)).hexdigest() != delivery.sha256:
             raise UpstreamMoved(
                 f"{delivery} cannot be computed any more: its upstream has moved on since. Nothing was changed; a run without a "
                 "named delivery computes what is there now"
             )
-        return dataclasses.replace(fetched, computed=str(computed))
+        return dataclasses.replace(fetched, seen=seen, computed=str(computed))
 
     def sha256(self, arrival: Arrival) -> str:
         """The digest of what it would see: its stamp."""

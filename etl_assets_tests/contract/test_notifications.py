@@ -31,7 +31,9 @@ def wrong(*words: str, **fields: Any) -> None:
         ("", "a notification is a SELECT"),
         ("-- SELECT id FROM orders", "a notification is a SELECT"),
         ("/* why */ -- so\n DELETE FROM orders", "a notification is a SELECT"),
-        ("SELECT id FROM orders WHERE day < date('now')", "'now' is another time at each publish"),
+        ("SELECT id FROM orders WHERE day < date('now')", "'now' .* is another time at each publish"),
+        ("SELECT id, datetime ( ) AS at FROM orders", "is another time at each publish"),
+        ("SELECT id, strftime('%Y') AS year FROM orders", "is another time at each publish"),
     ],
 )
 def test_what_is_no_query_is_refused_when_it_is_made(sql: str, said: str) -> None:

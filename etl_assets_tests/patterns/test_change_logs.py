@@ -328,6 +328,37 @@ def test_the_same_events_under_a_new_name_are_an_overlap(log: World) -> None:
     refused(log, UnexpectedCursor, "2.jsonl#1@1 holds positions 1 to 1", "an overlap")
 
 
+def test_a_consumed_delivery_that_came_again_with_other_bytes_does_not_hold_up_the_ones_after_it(log: World) -> None:
+    log.deliver(A, lines(upsert(1, 1, 1), upsert(2, 1, 2)), "1.jsonl")
+    log.load(A)
+    log.deliver(A, lines(upsert(1, 1, 1), upsert(2, 1, 2)) + "\n", "1.jsonl")
+    log.deliver(A, lines(upsert(3, 2, 1, "fig")), "2.jsonl")
+    assert [(o.status, type(o.error).__name__) for o in log.load(A)] == [
+        ("refused", "UnexpectedCursor"),
+        ("committed", "NoneType"),
+    ]
+    assert (position(log), [r[:2] for r in live(log)]) == (3, [(1, "fig"), (2, "pear")])
+    assert log.survey().waiting() == []
+    assert log.warehouse.verify(log.pipeline) == []
+
+
+def test_a_consumed_delivery_that_another_contract_reads_otherwise_does_not_hold_up_the_ones_after_it(
+    tmp_path: Path,
+) -> None:
+    log = World(tmp_path, prices(new_columns="ignore"))
+    log.deliver(A, lines(upsert(1, 1, 1, unit="kg")), "1.jsonl")
+    log.load(A)
+    columns = [*log.pipeline.columns, text("unit", optional=True)]
+    log.pipeline = prices(new_columns="ignore", columns=columns)
+    log.deliver(A, lines(upsert(2, 2, 1, "fig", unit="lb")), "2.jsonl")
+    assert [(o.status, type(o.error).__name__) for o in log.load(A)] == [
+        ("refused", "BatchIdentityConflict"),
+        ("committed", "NoneType"),
+    ]
+    assert (position(log), log.sql("SELECT id, item, unit FROM prices")) == (2, [(1, "fig", "lb")])
+    assert log.survey().waiting() == []
+
+
 def test_a_log_may_begin_at_another_position(tmp_path: Path) -> None:
     log = World(tmp_path, prices(events=native(first_position=100)))
     log.deliver(A, lines(upsert(99, 1, 1)))

@@ -31,11 +31,13 @@ from etl_assets.errors import (
     BatchIdentityConflict,
     ContractError,
     DuplicateKey,
+    LedgerMismatch,
     MissingDelivery,
     TransformFailed,
     UpstreamMoved,
 )
 from etl_assets_tests.patterns.logs import YEAR, A, B, C, D, delete, kept, lines, prices, upsert
+from etl_assets_tests.sink.test_tables import around
 from etl_assets_tests.world import World, orders
 
 SUMS = "SELECT :partition AS day, item, sum(amount) AS total FROM orders GROUP BY item"
@@ -429,6 +431,35 @@ def test_rows_of_an_upstream_that_moved_on_before_the_commit_are_not_published(
     assert world.rows("totals") == [(A, "pear", 9)]
 
 
+def test_a_named_revision_is_computed_by_another_contract_as_long_as_its_upstream_has_not_moved(world: World) -> None:
+    deliver(world, A, "1,pear,3")
+    world.load(A)
+    assert pending(world, totals()) == [f"{A}/upstream#1@1"]
+    newer = totals(sql=SUMS.replace("sum(amount)", "sum(amount) * 10"), version=2)
+    (named,) = world.load(A, pipeline=newer, delivery="upstream#1")
+    assert (named.batch, named.status) == (f"totals/{A}/upstream#1@2", "committed")
+    assert world.rows("totals") == [(A, "pear", 30)]
+    assert seen(world)[-1] == (f"totals/{A}/upstream#1@2", A, f"orders/{A}/1.csv#1@1")
+    deliver(world, A, "1,pear,4", name="2.csv")
+    world.load(A)
+    (gone,) = world.load(A, pipeline=totals(version=3), delivery="upstream#1")
+    assert isinstance(gone.error, UpstreamMoved)
+    assert world.rows("totals") == [(A, "pear", 30)]
+
+
+def test_an_upstream_table_that_was_dropped_is_not_taken_for_an_empty_one(world: World) -> None:
+    deliver(world, A, "1,pear,3")
+    world.load(A)
+    assert pending(world, totals()) == [f"{A}/upstream#1@1"]
+    deliver(world, A, "1,pear,4", name="2.csv")
+    world.load(A)
+    around(world, "DROP TABLE orders")
+    (outcome,) = world.load(A, pipeline=totals())
+    assert isinstance(outcome.error, LedgerMismatch)
+    assert "its table 'orders' is not there" in str(outcome.error)
+    assert world.rows("totals") == [(A, "pear", 3)]
+
+
 def test_the_extract_lists_what_was_seen_and_its_bytes_are_the_identity(world: World) -> None:
     deliver(world, A, "1,pear,3")
     world.load(A)
@@ -447,6 +478,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: totals([same_partition(prices())]), "read it as a whole"),
     (lambda: totals(partitions=Static("all")), "they do not correspond"),
     (lambda: totals(columns=[date("day"), text("item", missing=("NA",)), integer("total")]), "say it in the SQL"),
+    (lambda: totals(sql="SELECT date('now') AS day, item, 1 AS total FROM orders"), "no function of the tables"),
+    (lambda: totals(sql="SELECT date() AS day, item, unixepoch( ) AS total FROM orders"), "no function of the tables"),
     (lambda: totals(key=["nothing"]), "'nothing' is not one of the columns"),
 ]
 

@@ -104,8 +104,12 @@ class Files(RuleBasedStateMachine):
         if not self.arrived[scope]:
             assert type(next(outcomes).error).__name__ == "MissingDelivery"
         for number in sorted(self.arrived[scope]):
-            if self.settle(next(outcomes), number) not in ("committed", "already committed"):
+            if self.stops(scope, number, self.settle(next(outcomes), number)):
                 return
+
+    def stops(self, scope: str, number: int, verdict: str) -> bool:
+        """Whether the later files of a scope wait for this one; for one that is behind what is committed they do not."""
+        return verdict not in ("committed", "already committed", "Superseded")
 
     def begin(self, order: list[str]) -> Iterator[Outcome]:
         self.runs += 1
@@ -164,7 +168,7 @@ class Files(RuleBasedStateMachine):
         for number in sorted(self.arrived[scope]):
             outcome = next(outcomes, None)
             if outcome is not None:
-                if self.settle(outcome, number) not in ("committed", "already committed"):
+                if self.stops(scope, number, self.settle(outcome, number)):
                     return
                 continue
             # Whether the answer was lost, or the commit: the ledger knows.
@@ -240,12 +244,20 @@ class LogMachine(Files):
     def line(self, pos: int, key: int, version: int) -> str:
         return delete(pos, version, key) if self.ends(version) else upsert(pos, version, key, f"by {version}")
 
+    def first(self, events: list[str]) -> int:
+        """The position at which a delivery begins."""
+        return next(p for p in range(1, len(self.log) + 1) if self.line(p, *self.log[p - 1]) == events[0])
+
+    def stops(self, scope: str, number: int, verdict: str) -> bool:
+        events = self.arrived[scope][number].splitlines()
+        behind = verdict == "UnexpectedCursor" and self.first(events) + len(events) - 1 <= self.consumed
+        return super().stops(scope, number, verdict) and not behind
+
     def publish(self, place: Place, content: str, restated: bool = False) -> str:
         if (place, 1) in self.committed:
             return "already committed"
         events = content.splitlines()
-        first = next(p for p in range(1, len(self.log) + 1) if self.line(p, *self.log[p - 1]) == events[0])
-        if first != self.consumed + 1:
+        if self.first(events) != self.consumed + 1:
             return "UnexpectedCursor"
         self.consumed += len(events)
         self.committed.append((place, 1))

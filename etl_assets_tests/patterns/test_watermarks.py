@@ -213,6 +213,25 @@ def test_a_window_that_is_a_single_instant_or_empty_withdraws_nothing_beside_it(
     assert verdicts[2] == ("committed", {})
 
 
+def test_a_snapshot_that_came_too_late_does_not_hold_up_the_later_ones_of_its_day(tmp_path: Path) -> None:
+    world = world_of(tmp_path, complete="whole")
+    for name, content in (("1.csv", snapshot("a,01,1")), ("3.csv", snapshot("a,01,1", "b,02,2"))):
+        world.deliver(A, content, name)
+        world.load(A)
+    world.deliver(A, snapshot("z,01,9"), "2.csv")
+    world.deliver(A, snapshot("b,02,2", "c,03,3"), "4.csv")
+    verdicts = [(o.status, type(o.error).__name__) for o in world.load(A)]
+    assert verdicts == [
+        ("already committed", "NoneType"),
+        ("refused", "Superseded"),
+        ("already committed", "NoneType"),
+        ("committed", "NoneType"),
+    ]
+    assert live(world) == [("b", 2, 2), ("c", 3, 3)]
+    assert world.survey().waiting() == []
+    assert world.warehouse.verify(world.pipeline) == []
+
+
 def test_an_older_complete_snapshot_after_a_later_one_is_superseded(tmp_path: Path) -> None:
     world = world_of(tmp_path, complete="whole")
     world.deliver(A, snapshot("a,01,1", "b,01,1"))

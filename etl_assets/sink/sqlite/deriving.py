@@ -18,7 +18,7 @@ import pyarrow as pa
 from etl_assets.contract import DerivedTable, Upstream
 from etl_assets.contract.derived import WHOLE
 from etl_assets.contract.partitions import utc
-from etl_assets.errors import StagingFailed, TransformFailed, UpstreamMoved
+from etl_assets.errors import LedgerMismatch, StagingFailed, TransformFailed, UpstreamMoved
 from etl_assets.model import Manifest, Seen
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.tables import PARTITION, versions_name
@@ -102,11 +102,12 @@ def _states(connection: sqlite3.Connection, upstream: Upstream, keys: Iterable[s
 def compute(connection: sqlite3.Connection, pipeline: DerivedTable, scope: str, target: Path) -> tuple[Seen, ...]:
     """Write the rows of a partition to ``target``, an Arrow stream of texts; returns what they were made of.
 
-    Raises :class:`TransformFailed` where the SQL is at fault, and :class:`StagingFailed`.
+    Raises :class:`TransformFailed` where the SQL is at fault, :class:`LedgerMismatch` and :class:`StagingFailed`.
     """
     seen = seen_by(connection, pipeline, [scope]).get(scope, ())
     connection.execute("PRAGMA query_only = 0")  # views that only this connection sees are written, too
     for upstream in pipeline.upstream:
+        _check_there(connection, upstream, seen, f"{pipeline.name}/{scope}")
         _show(connection, pipeline, upstream, scope)
     connection.execute("PRAGMA query_only = 1")
     authorizer = _Authorizer(connection, pipeline)
@@ -158,6 +159,16 @@ class _Authorizer:
                 f"{two or one} is not a function of the tables" if action == sqlite3.SQLITE_FUNCTION else f"{one}"
             )
         return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+
+def _check_there(connection: sqlite3.Connection, upstream: Upstream, seen: Iterable[Seen], place: str) -> None:
+    """A table that was dropped around the ledger is no empty one."""
+    there = connection.execute(f"PRAGMA main.table_info({quoted(upstream.table)})").fetchone()
+    if not there and any(one.pipeline == upstream.pipeline for one in seen):
+        raise LedgerMismatch(
+            f"{place}: the ledger has batches of {upstream.pipeline}, and its table {upstream.table!r} is not there: it was "
+            "dropped around the ledger, or one was restored without the other. Nothing was changed. Restore both from one backup"
+        )
 
 
 def _show(connection: sqlite3.Connection, pipeline: DerivedTable, upstream: Upstream, scope: str) -> None:
