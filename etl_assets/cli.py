@@ -72,7 +72,11 @@ def run(
 ) -> None:
     """Freeze and publish deliveries of PIPELINE, each partition in a transaction of its own."""
     if (partition is not None) + (first is not None or last is not None) + pending != 1:
-        raise click.UsageError("say which partitions: --partition KEY, or --from KEY --to KEY, or --pending")
+        raise click.UsageError(
+            "say which partitions, in one way: --partition KEY, or --from KEY --to KEY, or --pending"
+        )
+    if pending and restate:
+        raise click.UsageError("--restate is for partitions that are named: --partition KEY, or --from KEY --to KEY")
     if (first is None) != (last is None):
         raise click.UsageError("--from and --to go together")
     if restate != bool(reason and reason.strip()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,15 @@ def _warehouse(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.option("--release", metavar="KEY", help="Let a parked message wait again; it is sent after later ones then.")
-@click.option("--discard", metavar="KEY", help="Give a parked message up.")
+@click.option(
+    "--release",
+    metavar="KEY",
+    help="Make a parked or waiting message due now. A parked one is sent after later ones then.",
+)
+@click.option("--discard", metavar="KEY", help="Give a parked or waiting message up.")
 @_warehouse
 def outbox(release: str | None, discard: str | None, warehouse: str | None, as_json: bool) -> None:
-    """Show messages: how many wait, are parked or were sent, by topic; or settle one that is parked."""
+    """Show messages: how many wait, are parked or were sent, by topic; or decide about one that is not sent."""
     if release and discard:
         raise click.UsageError("--release and --discard are two decisions about a message: take one")
     from etl_assets.sink import open_sink
@@ -50,7 +54,7 @@ def outbox(release: str | None, discard: str | None, warehouse: str | None, as_j
         elif discard:
             sink.discard(discard)
         if release or discard:
-            said = "waits again" if release else "is discarded"
+            said = "is due now" if release else "is discarded"
             if as_json:
                 print_document({"key": release or discard, "status": "waiting" if release else "discarded"})
             else:
@@ -115,12 +119,19 @@ def relay(url: str | None, warehouse: str | None, as_json: bool) -> None:
             document["error"] = f"{error.kind}: {error}"
         print_document(document)
     elif not attempts and not error:
-        click.echo("nothing is due")
+        click.echo(_nothing_due(sink.messages("waiting", None)))
     if error:
         say_error(error)
         # Two relays that overlap are no fault: the other one does the work.
         sys.exit(0 if isinstance(error, RelayAtWork) else error.exit_code)
     sys.exit(1 if any(a.reason is not None for a in attempts) else 0)
+
+
+def _nothing_due(waiting: Sequence[Message]) -> str:
+    """What there is to do all the same: messages that are tried again later."""
+    following = min((m.next_attempt_at for m in waiting if m.next_attempt_at), default=None)
+    later = f": {len(waiting):,} wait, the next is tried at {following}" if following else ""
+    return f"nothing is due{later}"
 
 
 def _attempt_document(attempt: Attempt) -> dict[str, Any]:

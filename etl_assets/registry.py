@@ -103,6 +103,22 @@ def _place(place: str) -> list[_Source]:
 
 
 def _file(path: Path) -> _Source:
+    """A file as the module that its folder makes it (``my_pipelines.sales``), so that modules of a folder import each other.
+
+    Where that name is another file's, in a folder of the same name, it is a module of its own.
+    """
+    whole = path.resolve()
+    name = f"{whole.parent.name}.{path.stem}"
+    if all(part.isidentifier() for part in name.split(".")):
+        above = str(whole.parent.parent)
+        if above not in sys.path:
+            sys.path.append(above)
+        try:
+            spec = importlib.util.find_spec(name)
+        except Exception:  # a package of that name, whose __init__ may do anything
+            spec = None
+        if spec and spec.origin and Path(spec.origin).resolve() == whole:
+            return _Source(name)
     folder = hashlib.sha256(str(path.resolve().parent).encode()).hexdigest()[:8]
     return _Source(f"etl_pipelines_{folder}.{path.stem}", path)
 

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from etl_assets.errors import BadHeader, BrokenDelivery, EtlError, OperationalError
-from etl_assets.settings import WAREHOUSE
+from etl_assets.settings import WAREHOUSE, Settings
 
-DB = "warehouse.sqlite"
+DB = Settings().warehouse
 DB_HELP = f"The SQLite file.  [env: {WAREHOUSE}]"
 
 

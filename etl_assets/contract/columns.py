@@ -134,6 +134,8 @@ class Column(Frozen):
         return self
 
     def _check_format(self, form: str) -> None:
+        if "%" not in form:
+            raise ValueError(f"column {self.name!r}: format {form!r} has no directive of strptime, such as %Y-%m-%d")
         try:
             dt.datetime.strptime("", form)  # noqa: DTZ007 - only the form is looked at
         except ValueError as error:

@@ -39,12 +39,12 @@ class Upstream(Frozen):
 
 def same_partition(pipeline: Table, optional: bool = False) -> Upstream:
     """The rows of the partition of the same window or name; of a finer cadence, of all that lie in the window."""
-    return _upstream(pipeline, partitions=pipeline.partitions, optional=optional)
+    return _upstream(pipeline, getattr(pipeline, "partitions", None), optional=optional)
 
 
 def partitions_around(pipeline: Table, before: int = 0, after: int = 0, optional: bool = False) -> Upstream:
     """And those of this many of the derived table's windows before and after."""
-    return _upstream(pipeline, partitions=pipeline.partitions, before=before, after=after, optional=optional)
+    return _upstream(pipeline, getattr(pipeline, "partitions", None), before=before, after=after, optional=optional)
 
 
 def whole(pipeline: Table, optional: bool = False) -> Upstream:
@@ -53,6 +53,8 @@ def whole(pipeline: Table, optional: bool = False) -> Upstream:
 
 
 def _upstream(pipeline: Table, partitions: Partitions | None, **options: int | bool) -> Upstream:
+    if not isinstance(pipeline, Table):
+        raise ContractError(f"upstream: {pipeline!r} is not a pipeline: import it from its module and name it itself")
     if partitions is not None and pipeline.operation != "replace":
         raise ContractError(
             f"{pipeline.name}: the partitions of a log or of snapshots are when they arrived, and hold no rows of their own: "

@@ -27,6 +27,7 @@ from etl_assets.contract.policies import (
     TransformFunction,
     ValueOf,
 )
+from etl_assets.errors import ContractError
 
 #: Types whose values tell no row newer: text compares letter by letter, so that 10 would come before 9.
 UNORDERED = ("text", "json", "boolean")
@@ -305,6 +306,11 @@ def ReferenceTable(**fields: Any) -> PartitionedTable:
     are ordered by what stands below its first wildcard. A delivery without rows is refused unless ``allow_empty=True``:
     for a whole table it is more often an accident of the publisher's than the truth.
     """
+    if "{partition}" in str(fields.get("landing", "")) and "partitions" not in fields:
+        raise ContractError(
+            f"ReferenceTable {fields.get('name')!r}: landing holds {{partition}}, and a reference table has one partition, the "
+            "whole. Write * where the path differs from delivery to delivery"
+        )
     return PartitionedTable(**{"partitions": Static("all"), "allow_empty": False} | fields)
 
 

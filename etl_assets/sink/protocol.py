@@ -115,10 +115,10 @@ class Sink(Protocol):
         """Note why a message was not taken. It is tried again after so many seconds; with None it is parked."""
 
     def release(self, key: str) -> None:
-        """Let a parked message wait again. Raises :class:`~etl_assets.errors.UnknownMessage`."""
+        """Make a parked or waiting message due now. Raises :class:`~etl_assets.errors.UnknownMessage`."""
 
     def discard(self, key: str) -> None:
-        """Give a parked message up. Raises :class:`~etl_assets.errors.UnknownMessage`."""
+        """Give a parked or waiting message up. Raises :class:`~etl_assets.errors.UnknownMessage`."""
 
     def messages(self, status: str, last: int | None = None) -> list[Message]:
         """Messages of a status in their order: all, or the last ones."""

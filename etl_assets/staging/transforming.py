@@ -30,7 +30,7 @@ def apply_transform(contract: DeliveredTable, table: pa.Table, added: tuple[str,
     name = getattr(contract.transform.function, "__name__", "transform")
     try:
         result = contract.transform.function(frame)
-    except Exception as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise TransformFailed(
             f"{shown}: the transform {name} of {contract.name} raised {type(error).__name__}: {error}. "
             "The delivery is kept; mend the transform and run again"
@@ -55,8 +55,10 @@ def _typed(contract: DeliveredTable, frame: object, added: tuple[str, ...], who:
     arrays = []
     for column in columns:
         if column.name not in frame.columns:
-            if column.name in contract.required_columns:
-                raise TransformFailed(f"{who} did not return the column {column.name!r}, which the contract requires")
+            if not column.optional or column.name in contract.required_columns:
+                raise TransformFailed(
+                    f"{who} did not return the column {column.name!r}, which the contract has and does not call optional"
+                )
             arrays.append(pa.nulls(len(frame), arrow_type(column)))
             continue
         try:

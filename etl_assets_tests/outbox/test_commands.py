@@ -144,13 +144,13 @@ def test_a_person_releases_or_discards_a_parked_message_by_its_key(
     for key in (one, two):
         park(world, key)
     assert shell("relay", ETL_RELAY=receiver.url).out == "nothing is due\n"
-    assert shell("outbox", "--release", two).out == f"{two} waits again\n"
+    assert shell("outbox", "--release", two).out == f"{two} is due now\n"
     assert shell("outbox", "--discard", one, "--json").document == {"key": one, "status": "discarded"}
     assert shell("relay", ETL_RELAY=receiver.url).out == f"large-orders: {two}: sent\n"
     assert topics(world) == {"large-orders": {"discarded": 1, "sent": 1}}
     refused = shell("outbox", "--release", one)
     assert (refused.code, refused.out) == (2, "")
-    assert f"the message {one!r} is discarded, not parked" in refused.err
+    assert f"the message {one!r} is discarded, neither parked nor waiting" in refused.err
     assert shell("outbox", "--release", one, "--discard", one).code == 2
 
 

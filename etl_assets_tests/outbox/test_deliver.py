@@ -279,12 +279,35 @@ def test_a_discarded_message_is_never_sent_and_stays_in_the_outbox(world: World,
     assert receiver.told("large-orders") == LARGE_ORDERS[1:]
 
 
-def test_only_a_parked_message_is_released_or_discarded(world: World, receiver: Receiver) -> None:
+def test_a_waiting_message_is_due_at_once_when_released_and_lets_its_topic_go_on_when_discarded(
+    world: World, receiver: Receiver
+) -> None:
+    patient = Patience(attempts=3, first=3_600.0)
+    receiver.script = [500, 201, 201, 500, 500]
+    relay(world, receiver.url, patient)
+    first, second, third = (
+        key for (key,) in world.sql("SELECT key FROM etl_outbox WHERE topic = 'large-orders' ORDER BY id")
+    )
+    assert relay(world, receiver.url, patient) == []
+    world.warehouse.release(first)
+    assert [(subject, status) for subject, status, _ in relay(world, receiver.url, patient)] == [("1", "waiting")]
+    world.warehouse.discard(first)
+    world.warehouse.release(second)
+    assert [(subject, status) for subject, status, _ in relay(world, receiver.url, patient)] == [("2", "waiting")]
+    world.warehouse.release(second)
+    assert [(subject, status) for subject, status, _ in relay(world, receiver.url, patient)] == [
+        ("2", "sent"),
+        ("3", "sent"),
+    ]
+    assert receiver.told("large-orders") == LARGE_ORDERS[1:]
+
+
+def test_only_a_message_that_is_not_settled_is_released_or_discarded(world: World, receiver: Receiver) -> None:
     key = park_first(world, receiver)
     sent = world.sql("SELECT key FROM etl_outbox WHERE status = 'sent'")[0][0]
     before = world.state()
     for decide in (world.warehouse.release, world.warehouse.discard):
-        with pytest.raises(UnknownMessage, match="is sent, not parked"):
+        with pytest.raises(UnknownMessage, match="is sent, neither parked nor waiting"):
             decide(sent)
         with pytest.raises(UnknownMessage, match="is not in the outbox"):
             decide(key + "0")

@@ -173,24 +173,24 @@ def mark_refused(connection: sqlite3.Connection, message: Message, reason: str, 
 
 
 def release(connection: sqlite3.Connection, key: str) -> None:
-    """Let a parked message wait again, with all of its attempts before it. Raises :class:`UnknownMessage`."""
-    _settle_parked(connection, key, "waiting", "NULL")
+    """Make a parked or waiting message due now, with all of its attempts before it. Raises :class:`UnknownMessage`."""
+    _decide(connection, key, "waiting", "NULL")
 
 
 def discard(connection: sqlite3.Connection, key: str) -> None:
-    """A parked message is not sent any more. Raises :class:`UnknownMessage`."""
-    _settle_parked(connection, key, "discarded", NOW)
+    """A parked or waiting message is not sent any more. Raises :class:`UnknownMessage`."""
+    _decide(connection, key, "discarded", NOW)
 
 
-def _settle_parked(connection: sqlite3.Connection, key: str, status: str, settled_at: str) -> None:
+def _decide(connection: sqlite3.Connection, key: str, status: str, settled_at: str) -> None:
     row = connection.execute("SELECT status FROM etl_outbox WHERE key = ?", (key,)).fetchone()
-    if row is None or row[0] != "parked":
-        what = f"is {row[0]}, not parked" if row else "is not in the outbox"
+    if row is None or row[0] not in ("parked", "waiting"):
+        what = f"is {row[0]}, neither parked nor waiting" if row else "is not in the outbox"
         raise UnknownMessage(
             f"the message {key!r} {what}. Nothing was changed; `etl-assets outbox` lists those that are"
         )
     attempts = "0" if status == "waiting" else "attempts"
     connection.execute(
-        f"UPDATE etl_outbox SET status = ?, attempts = {attempts}, settled_at = {settled_at} WHERE key = ?",
+        f"UPDATE etl_outbox SET status = ?, attempts = {attempts}, next_attempt_at = NULL, settled_at = {settled_at} WHERE key = ?",
         (status, key),
     )

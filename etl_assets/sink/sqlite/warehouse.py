@@ -131,13 +131,13 @@ class SQLiteWarehouse:
             outbox.mark_refused(connection, message, reason, retry_after)
 
     def release(self, key: str) -> None:
-        """Let a parked message wait again."""
+        """Make a parked or waiting message due now."""
         with writing(self.path, timeout=self.busy_timeout) as connection:
             schema.migrate(connection)
             outbox.release(connection, key)
 
     def discard(self, key: str) -> None:
-        """Give a parked message up."""
+        """Give a parked or waiting message up."""
         with writing(self.path, timeout=self.busy_timeout) as connection:
             schema.migrate(connection)
             outbox.discard(connection, key)
