@@ -7,6 +7,7 @@ snapshots are restated, and logic gets newer. The models know nothing of transac
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -100,12 +101,16 @@ class Files(RuleBasedStateMachine):
         return wanted
 
     def follow(self, scope: str, outcomes: Iterator[Outcome]) -> None:
-        """All that a run says of a scope: each of its files in their order, up to one that is refused."""
+        """All that a run says of a scope: each of its files in their order, up to one that later ones wait for."""
         if not self.arrived[scope]:
             assert type(next(outcomes).error).__name__ == "MissingDelivery"
         for number in sorted(self.arrived[scope]):
-            if self.settle(next(outcomes), number) not in ("committed", "already committed"):
+            if self.holds_up(self.settle(next(outcomes), number), self.arrived[scope][number]):
                 return
+
+    def holds_up(self, verdict: str, content: str) -> bool:
+        """Whether the later files of a scope wait for one of this verdict: not for one that is behind what is committed."""
+        return verdict not in ("committed", "already committed", "Superseded")
 
     def begin(self, order: list[str]) -> Iterator[Outcome]:
         self.runs += 1
@@ -250,6 +255,10 @@ class LogMachine(Files):
         self.consumed += len(events)
         self.committed.append((place, 1))
         return "committed"
+
+    def holds_up(self, verdict: str, content: str) -> bool:
+        ahead = content == BROKEN or json.loads(content.splitlines()[-1])["pos"] > self.consumed
+        return ahead and super().holds_up(verdict, content)
 
     @invariant()
     def the_table_is_the_fold_of_what_is_consumed(self) -> None:
