@@ -238,6 +238,8 @@ def ledger(
     as_json: bool,
 ) -> None:
     """List the committed batches in commit order: what is not in the ledger did not happen."""
+    if partition is not None and pipeline is None:
+        raise click.UsageError("--partition goes with a PIPELINE")
     from etl_assets.sink import open_sink
 
     settings = Settings.from_environment(landing, staged, warehouse)

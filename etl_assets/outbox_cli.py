@@ -37,7 +37,7 @@ def _warehouse(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--release",
     metavar="KEY",
-    help="Make a parked or waiting message due now. A parked one is sent after later ones then.",
+    help="Make a parked or waiting message due now.",
 )
 @click.option("--discard", metavar="KEY", help="Give a parked or waiting message up.")
 @_warehouse

@@ -22,10 +22,11 @@ VARIABLE = "ETL_PIPELINES"
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A module that may declare pipelines: by name, or by file."""
+    """A module that may declare pipelines: one that can be imported by its name, or (``apart``) a file of its own."""
 
     name: str
     file: Path | None = None
+    apart: bool = False
 
     @property
     def stem(self) -> str:
@@ -33,7 +34,7 @@ class _Source:
 
     def load(self) -> ModuleType:
         try:
-            if self.file is None:
+            if self.file is None or not self.apart:
                 return importlib.import_module(self.name)
             if self.name in sys.modules:
                 return sys.modules[self.name]
@@ -60,9 +61,13 @@ def load_pipelines() -> dict[str, Pipeline]:
     for source in _sources():
         for pipeline in _declared(source.load()):
             known = found.get(pipeline.name)
+            place = str(source.file or source.name)
             if known and known[0] is not pipeline:
-                raise ContractError(f"two pipelines are named {pipeline.name!r}: in {known[1]} and in {source.name}")
-            found[pipeline.name] = (pipeline, source.name)
+                raise ContractError(
+                    f"two pipelines are named {pipeline.name!r}: in {known[1]} and in {place}. Rename one; if one of them "
+                    "imports the other, let it do so by the folder's name (from my_pipelines.sales import sales)"
+                )
+            found[pipeline.name] = (pipeline, place)
     return {name: pipeline for name, (pipeline, _) in sorted(found.items())}
 
 
@@ -118,9 +123,9 @@ def _file(path: Path) -> _Source:
         except Exception:  # a package of that name, whose __init__ may do anything
             spec = None
         if spec and spec.origin and Path(spec.origin).resolve() == whole:
-            return _Source(name)
+            return _Source(name, path)
     folder = hashlib.sha256(str(path.resolve().parent).encode()).hexdigest()[:8]
-    return _Source(f"etl_pipelines_{folder}.{path.stem}", path)
+    return _Source(f"etl_pipelines_{folder}.{path.stem}", path, apart=True)
 
 
 def _modules(name: str) -> list[_Source]:

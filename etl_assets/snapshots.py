@@ -44,7 +44,8 @@ def apply_snapshot(db: Path, source: str, snapshot: Path, key: str, watermark: s
     """
     if not snapshot.is_file():
         raise LandingUnreachable(f"{snapshot} is not there, or is not a file. Nothing was changed")
-    contract = _contract(source, _header(snapshot, key, watermark), key, watermark)
+    _check_header(snapshot, key, watermark)
+    contract = _contract(source, key, watermark)
     with tempfile.TemporaryDirectory(prefix="etl-snapshot-") as folder:
         landing = Path(folder) / "landing" / source
         landing.mkdir(parents=True)
@@ -75,7 +76,7 @@ def profile(db: Path, source: str) -> dict[str, Any]:
     return SQLiteWarehouse(db).profile(source)
 
 
-def _header(snapshot: Path, key: str, watermark: str) -> list[str]:
+def _check_header(snapshot: Path, key: str, watermark: str) -> None:
     try:
         with snapshot.open(encoding="utf-8-sig", newline="") as file:
             header = next(csv.reader(file), [])
@@ -86,15 +87,11 @@ def _header(snapshot: Path, key: str, watermark: str) -> list[str]:
         raise LandingUnreachable(
             f"{snapshot}: the header lacks {', '.join(map(repr, missing))}: say --key and --watermark"
         )
-    return header
 
 
-def _contract(source: str, header: list[str], key: str, watermark: str) -> WatermarkTable:
-    columns = [
-        timestamp(name, timezone="UTC") if name == watermark else text(name, required=name == key, optional=name != key)
-        for name in dict.fromkeys(header)
-        if name
-    ]
+def _contract(source: str, key: str, watermark: str) -> WatermarkTable:
+    # Others are added as they come: rows of before have no value in them, whatever a later snapshot says.
+    columns = [text(key, required=True), timestamp(watermark, timezone="UTC")]
     return WatermarkTable(
         name=source,
         partitions=Static(SCOPE),
@@ -102,6 +99,7 @@ def _contract(source: str, header: list[str], key: str, watermark: str) -> Water
         columns=columns,
         key=[key],
         updated=watermark,
+        new_columns="add",
         bounds="none",
         invalid_rows=quarantine(up_to=1.0),
     )

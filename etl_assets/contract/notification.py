@@ -20,7 +20,10 @@ Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
 
 _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 #: What gives another answer each time would make a new message of every publish; and what loads code.
-_FORBIDDEN = ("random", "randomblob", "current_date", "current_time", "current_timestamp", "load_extension")
+_CLOCKS = ("current_date", "current_time", "current_timestamp")
+IMPURE = frozenset(
+    (*_CLOCKS, "random", "randomblob", "changes", "total_changes", "last_insert_rowid", "load_extension")
+)
 _COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 #: SQLite's functions of date and time take the clock's where they are given none, or 'now'.
 _CLOCK = re.compile(
@@ -87,7 +90,7 @@ def reading_only(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _authorize(action: int, one: str | None, two: str | None, database: str | None, _: str | None) -> int:
     allowed = action in _READS and database in (None, "main", "temp")
-    if action == sqlite3.SQLITE_FUNCTION and str(two).lower() in _FORBIDDEN:
+    if action == sqlite3.SQLITE_FUNCTION and str(two).lower() in IMPURE:
         allowed = False
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 

@@ -66,6 +66,11 @@ class TimePartitions(Frozen):
                 raise ValueError("start and end are local times of the contract's timezone: give them without offset")
         if self.end is not None and self.end <= self.start:
             raise ValueError(f"end {self.end} is not after start {self.start}")
+        winter, summer = (self.start.replace(month=m, day=1, tzinfo=self.zone).utcoffset() for m in (1, 7))
+        if self.cadence == "hourly" and winter and summer and (winter - summer) % dt.timedelta(hours=1):
+            raise ValueError(
+                f"the clocks of {self.timezone} change by a part of an hour, so that hours repeat: give hourly partitions in UTC"
+            )
         return self
 
     @property

@@ -42,9 +42,11 @@ class Prepared:
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def is_known(self, batch: Extract) -> bool:
-        """Whether a part is committed. The last one is published all the same: that notes what was read of the delivery."""
-        found = self.known.get(batch.manifest.batch)
-        return bool(batch.manifest.continues and found and found.digest == batch.manifest.digest)
+        """Whether a part is committed, be it under a contract that read its events otherwise: they are consumed.
+
+        The last part is published all the same: that notes what was read of the delivery.
+        """
+        return batch.manifest.continues and batch.manifest.batch in self.known
 
     def close(self) -> None:
         """Remove the private folder."""

@@ -337,7 +337,7 @@ def test_wrong_usage_is_a_document_too_where_one_is_asked_for(shell: Shell) -> N
     found = shell("run", "orders", "--json")
     assert (found.code, found.document) == (
         2,
-        {"error": "say which partitions: --partition KEY, or --from KEY --to KEY, or --pending"},
+        {"error": "say which partitions, in one way: --partition KEY, or --from KEY --to KEY, or --pending"},
     )
     assert (shell("run", "orders").code, shell("run", "orders").out) == (2, "")
 

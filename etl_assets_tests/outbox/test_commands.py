@@ -102,7 +102,12 @@ def test_relay_says_what_was_not_taken_with_exit_code_1(world: World, shell: She
             }
         ]
     }
-    assert shell("relay", ETL_RELAY=receiver.url).out == "nothing is due\n"
+    again = shell("relay", ETL_RELAY=receiver.url)
+    (following,) = world.sql("SELECT next_attempt_at FROM etl_outbox WHERE next_attempt_at IS NOT NULL")[0]
+    assert again.out == f"nothing is due: 2 wait, the next is tried at {following}\n"
+    missing = shell("outbox", "--release", keys(world)[0], "--warehouse", str(world.root / "typo.sqlite"))
+    assert (missing.code, (world.root / "typo.sqlite").exists()) == (1, False) or missing.code == 2
+    assert not (world.root / "typo.sqlite").exists()
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ def test_a_waiting_message_is_due_at_once_when_released_and_lets_its_topic_go_on
     patient = Patience(attempts=3, first=3_600.0)
     receiver.script = [500, 201, 201, 500, 500]
     relay(world, receiver.url, patient)
-    first, second, third = (
+    first, second, _ = (
         key for (key,) in world.sql("SELECT key FROM etl_outbox WHERE topic = 'large-orders' ORDER BY id")
     )
     assert relay(world, receiver.url, patient) == []

@@ -69,10 +69,29 @@ def test_two_files_of_one_name_in_two_folders_are_two_modules(places: Path, monk
     assert (find_pipeline("one").name, find_pipeline("two").name) == ("one", "two")
 
 
+@pytest.mark.parametrize("how", ["from shop_a.orders import orders", "from .orders import orders"])
+def test_modules_of_a_folder_import_each_other_by_its_name_and_each_pipeline_is_one(
+    how: str, places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = places.parent / how.partition(" ")[2][:5].strip(". ") / "shop_a"
+    write(folder / "orders.py", "orders")
+    (folder / "totals.py").write_text(
+        f"from etl_assets.contract import DerivedTable, integer, same_partition\n{how}\n\n"
+        "totals = DerivedTable(name='totals', partitions=orders.partitions, upstream=[same_partition(orders)], "
+        "sql='SELECT count(*) AS n FROM orders', columns=[integer('n')])\n"
+    )
+    monkeypatch.setenv("ETL_PIPELINES", str(folder))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    found = load_pipelines()
+    assert {"orders", "totals"} <= set(found)
+    assert find_pipeline("totals") is found["totals"]
+    assert found["totals"].upstream[0].pipeline == "orders"  # type: ignore[union-attr]
+
+
 def test_a_pipeline_that_two_modules_declare_is_refused_naming_both(places: Path) -> None:
     write(places / "a.py", "orders")
     write(places / "b.py", "orders")
-    with pytest.raises(ContractError, match=r"two pipelines are named 'orders': in .*\.a and in .*\.b"):
+    with pytest.raises(ContractError, match=r"two pipelines are named 'orders': in .*a\.py and in .*b\.py"):
         load_pipelines()
 
 

@@ -99,7 +99,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda f: f.to_dict("records"), "returned list, not a DataFrame"),
     (lambda f: f.assign(extra=1), r"returned columns that the contract does not have: \['extra'\]"),
     (lambda f: pd.concat([f, f], axis=1), r"returned a column twice: \['at', 'b', 'd', 'day', 'id', 'j', 'r', 't'\]"),
-    (lambda f: f.drop(columns="id"), "did not return the column 'id', which the contract requires"),
+    (lambda f: f.drop(columns="id"), "did not return the column 'id', which the contract has"),
     (lambda f: f.assign(id="1"), "'id' as something that is not integer"),
     (lambda f: f.assign(id=1.5), "'id' as something that is not integer"),
     (lambda f: f.assign(id=[2**70, 2]), "'id' as something that is not integer"),
@@ -171,9 +171,13 @@ def test_an_infinite_number_makes_an_invalid_row_and_pandas_nan_is_no_value(benc
     assert bench.read(contract, "id,r\n1,4\n0,0\n", name="2.csv") == [(0, None), (1, 4.0)]
 
 
-def test_columns_that_a_transform_leaves_out_have_no_value(bench: Bench) -> None:
-    contract = made(lambda f: f[["t", "id"]], integer("id"), text("t"), integer("n"))
+def test_optional_columns_that_a_transform_leaves_out_have_no_value_and_others_are_missed(bench: Bench) -> None:
+    contract = made(lambda f: f[["t", "id"]], integer("id"), text("t"), integer("n", optional=True))
     assert bench.read(contract, "id,t,n\n1,x,5\n") == [(1, "x", None)]
+    with pytest.raises(
+        TransformFailed, match="did not return the column 'n', which the contract has and does not call"
+    ):
+        bench.read(made(lambda f: f[["t", "id"]], integer("id"), text("t"), integer("n")), "id,t,n\n1,x,5\n")
 
 
 def test_a_transform_may_drop_and_make_rows(bench: Bench) -> None:

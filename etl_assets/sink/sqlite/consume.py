@@ -56,7 +56,8 @@ def consume_events(
     columns = tuple(c.name for c in manifest.columns)
     absent = tuple(c for c in table.columns if c not in columns)
     lenient = _lenient(pipeline, manifest)
-    merge = Merge(table.sql, table.key, columns, absent, number, lenient=lenient, events=True)
+    optional = _optional(pipeline)
+    merge = Merge(table.sql, table.key, columns, absent, number, lenient=lenient, optional=optional, events=True)
     counts = merge_versions(connection, merge).plus(stale=manifest.stale)
     return Replacement(counts, Changes(), rows=0)
 
@@ -118,6 +119,7 @@ def merge_snapshot(
         watermark=watermark,
         lift=last,
         lenient=lenient,
+        optional=_optional(pipeline),
         since=logic.since,
     )
     counts = merge_versions(connection, merge)
@@ -158,8 +160,11 @@ def _check_never_filled(connection: sqlite3.Connection, pipeline: ChangeLogTable
 
 def _lenient(pipeline: ChangeLogTable | WatermarkTable, manifest: Manifest) -> frozenset[str]:
     """Columns that a delivery may lack, and so rows that were committed before the column was there."""
-    optional = {c.name for c in pipeline.columns if c.optional}
-    return frozenset(optional | {c.name for c in manifest.columns if c.added})
+    return _optional(pipeline) | {c.name for c in manifest.columns if c.added}
+
+
+def _optional(pipeline: ChangeLogTable | WatermarkTable) -> frozenset[str]:
+    return frozenset(c.name for c in pipeline.columns if c.optional)
 
 
 def _check_filled(connection: sqlite3.Connection, pipeline: WatermarkTable, manifest: Manifest) -> None:

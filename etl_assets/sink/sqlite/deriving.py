@@ -1,8 +1,8 @@
 """What a derived partition sees of its upstream, and the query that makes its rows of it.
 
 A partition's state is the last batch that changed it: its own, or one of another partition that took or gave back rows
-because keys moved. In the query the upstream tables' names are temporary views of what the partition sees, and an
-authorizer lets it read nothing else, so that what a partition depends on is what it declares.
+because keys moved. In the query the upstream tables' names are temporary copies of what the partition sees, in order of
+key, and an authorizer lets it read nothing else: what a partition depends on is what it declares.
 """
 
 from __future__ import annotations
@@ -17,26 +17,16 @@ import pyarrow as pa
 
 from etl_assets.contract import DerivedTable, Upstream
 from etl_assets.contract.derived import WHOLE
+from etl_assets.contract.notification import IMPURE
 from etl_assets.contract.partitions import utc
 from etl_assets.errors import LedgerMismatch, StagingFailed, TransformFailed, UpstreamMoved
 from etl_assets.model import Manifest, Seen
 from etl_assets.sink.sqlite.connection import quoted
-from etl_assets.sink.sqlite.tables import PARTITION, versions_name
+from etl_assets.sink.sqlite.tables import PARTITION
 
 FETCHED_ROWS = 20_000
-#: Functions whose value is not a function of the tables: what is computed again would differ.
-IMPURE = frozenset(
-    [
-        "random",
-        "randomblob",
-        "current_date",
-        "current_time",
-        "current_timestamp",
-        "changes",
-        "total_changes",
-        "last_insert_rowid",
-    ]
-)
+#: Tables that are functions of their arguments.
+TABLE_FUNCTIONS = frozenset(("json_each", "json_tree"))
 #: What SQLite reports about a statement, rather than about the file or the disk.
 OF_STATEMENT = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE}
 
@@ -105,11 +95,13 @@ def compute(connection: sqlite3.Connection, pipeline: DerivedTable, scope: str, 
     Raises :class:`TransformFailed` where the SQL is at fault, :class:`LedgerMismatch` and :class:`StagingFailed`.
     """
     seen = seen_by(connection, pipeline, [scope]).get(scope, ())
-    connection.execute("PRAGMA query_only = 0")  # views that only this connection sees are written, too
+    connection.execute("PRAGMA query_only = 0")  # tables that only this connection sees are written, too
     for upstream in pipeline.upstream:
         _check_there(connection, upstream, seen, f"{pipeline.name}/{scope}")
-        _show(connection, pipeline, upstream, scope)
+        _copy(connection, pipeline, upstream, scope)
     connection.execute("PRAGMA query_only = 1")
+    # At first use SQLite enters these into the connection's schema, which is a write to the authorizer.
+    connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
     authorizer = _Authorizer(connection, pipeline)
     connection.set_authorizer(authorizer)
     place = f"{pipeline.name}/{scope}"
@@ -134,26 +126,23 @@ def compute(connection: sqlite3.Connection, pipeline: DerivedTable, scope: str, 
 
 
 class _Authorizer:
-    """Lets the query read the upstream tables through their views, and do nothing else."""
+    """Lets the query read the copies of the upstream tables, and do nothing else."""
 
     def __init__(self, connection: sqlite3.Connection, pipeline: DerivedTable) -> None:
-        self.views = {u.table.lower() for u in pipeline.upstream}
-        self.upstream = self.views | {versions_name(u.table).lower() for u in pipeline.upstream}
         everything = connection.execute("SELECT lower(name) FROM main.sqlite_master WHERE type IN ('table', 'view')")
-        self.others = {name for (name,) in everything} - self.upstream
+        self.others = {name for (name,) in everything} - {u.table.lower() for u in pipeline.upstream}
         self.denied = ""
 
-    def __call__(self, action: int, one: str | None, two: str | None, database: str | None, through: str | None) -> int:
+    def __call__(self, action: int, one: str | None, two: str | None, database: str | None, _: str | None) -> int:
         name = (one or "").lower()
         if action == sqlite3.SQLITE_READ:
-            # Without a column: of a view that was merged into the query, the table behind it.
-            direct = database == "main" and name in self.upstream and two and (through or "").lower() not in self.views
-            allowed = name not in self.others and not direct
+            # A table of which no column is read has no database here; nor has a part of the query with a name of its own.
+            hidden = name in self.others if database is None else database != "temp"
+            allowed = name in TABLE_FUNCTIONS or not (hidden or name.startswith("sqlite_"))
         elif action == sqlite3.SQLITE_FUNCTION:
             allowed = (two or "").lower() not in IMPURE
         else:
-            # A table-valued function such as json_each is entered into the schema of the connection when it is first used.
-            allowed = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE) or name == "sqlite_master"
+            allowed = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE)
         if not allowed and not self.denied:
             self.denied = (
                 f"{two or one} is not a function of the tables" if action == sqlite3.SQLITE_FUNCTION else f"{one}"
@@ -171,22 +160,28 @@ def _check_there(connection: sqlite3.Connection, upstream: Upstream, seen: Itera
         )
 
 
-def _show(connection: sqlite3.Connection, pipeline: DerivedTable, upstream: Upstream, scope: str) -> None:
-    """A view under the upstream table's name of what the partition sees of it; columns that it does not have yet are empty."""
+def _copy(connection: sqlite3.Connection, pipeline: DerivedTable, upstream: Upstream, scope: str) -> None:
+    """A temporary table under the upstream table's name of what the partition sees; columns that it lacks as yet are empty.
+
+    In order of key, so that a sum of floats or a list is a function of the rows, and not of the order in which they came.
+    """
     have = [row[1] for row in connection.execute(f"PRAGMA main.table_info({quoted(upstream.table)})")]
+    own = [name for name in have if not name.startswith("_")]
     folded = {name.lower() for name in have}
-    columns = [quoted(name) for name in have if not name.startswith("_")]
+    columns = [quoted(name) for name in own]
     columns += [f"NULL AS {quoted(name)}" for name in upstream.columns if name.lower() not in folded]
-    source, which = (f"FROM main.{quoted(upstream.table)}", "1") if have else ("", "0")
+    source = f"FROM main.{quoted(upstream.table)}" if have else "WHERE 0"
     if have and upstream.partitions is not None:
         numbers = connection.execute(
-            "SELECT id FROM etl_partition WHERE pipeline = ? AND scope IN (SELECT value FROM json_each(?)) ORDER BY id",
+            "SELECT id FROM etl_partition WHERE pipeline = ? AND scope IN (SELECT value FROM json_each(?))",
             (upstream.pipeline, json.dumps(pipeline.sees(upstream, scope))),
         ).fetchall()
-        which = f"{PARTITION} IN ({', '.join(str(number) for (number,) in numbers)})"
-    connection.execute(
-        f"CREATE TEMP VIEW {quoted(upstream.table)} AS SELECT {', '.join(columns)} {source} WHERE {which}"
-    )
+        source += f" WHERE {PARTITION} IN ({', '.join(str(number) for (number,) in numbers)})"
+    identity = connection.execute("SELECT identity FROM etl_table WHERE name = ?", (upstream.table,)).fetchone()
+    key = json.loads(identity[0])["key"] if identity else []
+    order = [quoted(name) for name in (*key, *(name for name in own if name not in key))]
+    ordered = f" ORDER BY {', '.join(order)}" if order else ""
+    connection.execute(f"CREATE TEMP TABLE {quoted(upstream.table)} AS SELECT {', '.join(columns)} {source}{ordered}")
 
 
 def _parameters(pipeline: DerivedTable, scope: str) -> dict[str, str | None]:

@@ -191,6 +191,7 @@ def _decide(connection: sqlite3.Connection, key: str, status: str, settled_at: s
         )
     attempts = "0" if status == "waiting" else "attempts"
     connection.execute(
-        f"UPDATE etl_outbox SET status = ?, attempts = {attempts}, next_attempt_at = NULL, settled_at = {settled_at} WHERE key = ?",
+        f"UPDATE etl_outbox SET status = ?, attempts = {attempts}, next_attempt_at = NULL, settled_at = {settled_at} "
+        "WHERE key = ?",
         (status, key),
     )

@@ -26,9 +26,10 @@ class Merge:
 
     Candidates below the version ``least`` are skipped; those at ``watermark`` are counted as ties. With ``lift``, a
     candidate brings back a deleted row of the same version: a complete snapshot says that it is there. ``lenient`` are
-    columns that a delivery may lack: having no value there contradicts nothing. ``events`` says that a candidate is the
-    last of what a log says of its key, and that the versions before it lie beside it. Rows that were last written before
-    the batch ``since`` are by older logic: they give way to a candidate of the same version.
+    columns that a delivery may lack: having no value there contradicts nothing; the contract's own among them,
+    ``optional``, take a value from whichever delivery of a version has one. ``events`` says that a candidate is the last of
+    what a log says of its key, and that the versions before it lie beside it. Rows that were last written before the batch
+    ``since`` are by older logic: they give way to a candidate of the same version.
     """
 
     table: str
@@ -40,6 +41,7 @@ class Merge:
     watermark: int | None = None
     lift: bool = False
     lenient: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
     events: bool = False
     since: int = 0
 
@@ -50,7 +52,7 @@ class Merge:
     @property
     def filling(self) -> tuple[str, ...]:
         """Columns in which a candidate may add to a row of its own version."""
-        return tuple(c for c in self.columns if c in self.lenient and c not in self.key)
+        return tuple(c for c in self.columns if c in self.optional and c not in self.key)
 
     def of(self, alias: str, columns: Sequence[str]) -> str:
         return ", ".join(f"{alias}.{quoted(c)}" for c in columns)

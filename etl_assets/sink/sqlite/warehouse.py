@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import DerivedTable, Pipeline, WatermarkTable
-from etl_assets.errors import EtlError, StaleWriter, UnknownPipeline, WarehouseError
+from etl_assets.errors import EtlError, StaleWriter, UnknownMessage, UnknownPipeline, WarehouseError
 from etl_assets.model import (
     Batch,
     Claim,
@@ -132,15 +132,24 @@ class SQLiteWarehouse:
 
     def release(self, key: str) -> None:
         """Make a parked or waiting message due now."""
+        self._check_there(key)
         with writing(self.path, timeout=self.busy_timeout) as connection:
             schema.migrate(connection)
             outbox.release(connection, key)
 
     def discard(self, key: str) -> None:
         """Give a parked or waiting message up."""
+        self._check_there(key)
         with writing(self.path, timeout=self.busy_timeout) as connection:
             schema.migrate(connection)
             outbox.discard(connection, key)
+
+    def _check_there(self, key: str) -> None:
+        """A person's decision makes no warehouse, as the first delivery does."""
+        if not self.path.exists():
+            raise UnknownMessage(
+                f"the message {key!r} is not there: {self.path} does not exist. Is ETL_WAREHOUSE right?"
+            )
 
     def due(self, held: Sequence[str] = (), limit: int = 100) -> list[Message]:
         """Messages whose turn it is, in their order."""
