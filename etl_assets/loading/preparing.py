@@ -46,7 +46,9 @@ class Prepared:
 
         The last part is published all the same: that notes what was read of the delivery.
         """
-        return batch.manifest.continues and batch.manifest.batch in self.known
+        found = self.known.get(batch.manifest.batch)
+        same = found is not None and (found.digest == batch.manifest.digest or found.code != batch.manifest.code)
+        return batch.manifest.continues and same
 
     def close(self) -> None:
         """Remove the private folder."""

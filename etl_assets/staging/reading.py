@@ -15,6 +15,7 @@ import contextlib
 import csv
 import gzip
 import io
+import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -327,9 +328,10 @@ def _arrow_batches(text: Text, block: int) -> Iterator[pa.RecordBatch]:
 
     with text.path.open("rb", buffering=0) as file:
         file.seek(text.data)
+        blocks = Blocks(file)
         try:
             reader = pc_csv.open_csv(
-                pa.PythonFile(_Blocks(file), mode="r"),
+                pa.PythonFile(blocks, mode="r"),
                 read_options=pc_csv.ReadOptions(use_threads=False, block_size=block, column_names=names),
                 parse_options=pc_csv.ParseOptions(
                     delimiter=text.format.delimiter,
@@ -350,13 +352,16 @@ def _arrow_batches(text: Text, block: int) -> Iterator[pa.RecordBatch]:
             if "Empty CSV file" in str(error):  # nothing but blank lines after the header
                 return
             raise
+        finally:
+            blocks.end()
 
 
-class _Blocks:
+class Blocks:
     """The bytes of a file in blocks that never end in a CR unless the file does.
 
     Arrow takes a LF that begins a block for the rest of a line end that the block before began, and drops it, even
-    where the two stand between quotes.
+    where the two stand between quotes. It reads ahead in a thread, which may be at it when nobody wants the rest any more:
+    were the file closed then, that read could take bytes of the next file that gets its descriptor.
     """
 
     closed = False
@@ -364,11 +369,22 @@ class _Blocks:
     def __init__(self, file: io.RawIOBase) -> None:
         self._file = file
         self._held = b""
+        self._reading = threading.Lock()
+        self._ended = False
 
     def read(self, size: int) -> bytes:
-        data = self._held + (self._file.read(size - len(self._held)) or b"")
-        self._held = b"\r" if data.endswith(b"\r") and len(data) > 1 else b""
-        return data.removesuffix(self._held)
+        """The next block; nothing once it has ended."""
+        with self._reading:
+            if self._ended:
+                return b""
+            data = self._held + (self._file.read(size - len(self._held)) or b"")
+            self._held = b"\r" if data.endswith(b"\r") and len(data) > 1 else b""
+            return data.removesuffix(self._held)
+
+    def end(self) -> None:
+        """Wait for a read that is under way; the file may be closed then."""
+        with self._reading:
+            self._ended = True
 
     def close(self) -> None:
         """The file is closed by whoever opened it."""

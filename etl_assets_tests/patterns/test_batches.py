@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from etl_assets.contract import debezium
-from etl_assets.errors import BatchIdentityConflict, StaleWriter, UnexpectedCursor, VersionConflict
+from etl_assets.contract import debezium, text
+from etl_assets.errors import ContractError, StaleWriter, UnexpectedCursor, VersionConflict
 from etl_assets.model import batch_id
 from etl_assets_tests.faults.scenarios import timeless
 from etl_assets_tests.patterns.logs import A, B, delete, done, kept, lines, position, prices, upsert, versions
@@ -225,17 +225,34 @@ def test_a_run_that_was_paused_between_two_batches_is_refused_once_another_has_g
     assert (live(world), position(world)) == (ROWS, 7)
 
 
-def test_other_events_under_the_id_of_a_committed_batch_are_refused(tmp_path: Path) -> None:
+def test_a_contract_that_no_longer_fits_the_table_ends_the_run_and_leaves_the_rest_of_the_delivery(
+    tmp_path: Path,
+) -> None:
     world = world_of(tmp_path, 2)
     cut_off(world, 2)
-    shutil.rmtree(tmp_path / "staged")
     before = kept(world)
-    aliased = prices(
-        batch_events=2, columns=[*prices().columns[:2], prices().columns[2].model_copy(update={"scale": 2})]
-    )
-    (outcome,) = world.load(A, pipeline=aliased)
-    assert isinstance(outcome.error, BatchIdentityConflict)
+    other = [*prices().columns[:2], prices().columns[2].model_copy(update={"scale": 2})]
+    with pytest.raises(ContractError, match="'price' is decimal"):
+        world.load(A, pipeline=prices(batch_events=2, columns=other))
     assert kept(world) == before
+    world.load(A)
+    assert (live(world), position(world)) == (ROWS, 7)
+
+
+def test_a_column_that_is_declared_between_two_batches_counts_from_the_next_one_on(tmp_path: Path) -> None:
+    events = [upsert(n, 1, n, colour=f"colour {n}") for n in (1, 2, 3, 4)]
+    world = world_of(tmp_path, 2, *events, new_columns="ignore")
+    cut_off(world, 1)
+    wider = prices(batch_events=2, columns=[*prices().columns, text("colour", optional=True)])
+    assert [o.status for o in world.load(A, pipeline=wider)] == ["already committed", "committed"]
+    assert world.sql("SELECT id, colour FROM prices ORDER BY id") == [
+        (1, None),
+        (2, None),
+        (3, "colour 3"),
+        (4, "colour 4"),
+    ]
+    assert world.survey(wider).waiting() == []
+    assert world.warehouse.verify(wider) == []
 
 
 def test_an_id_says_which_positions_and_no_two_are_the_same() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import threading
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,31 @@ def csv_files(draw: st.DrawFn) -> tuple[bytes, list[list[str]]]:
     if draw(st.booleans()):
         text = text.removesuffix(end)
     return (b"\xef\xbb\xbf" if draw(st.booleans()) else b"") + text.encode(), [header, *records]
+
+
+def test_a_read_that_is_under_way_is_waited_for_before_its_file_is_closed() -> None:
+    """Else its descriptor may be another file's by then, and the bytes that it takes are missed there."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            begun.set()
+            assert go_on.wait(30)
+            return b"a,b\n"
+
+    blocks, done = reading.Blocks(Slow()), []
+    reader = threading.Thread(target=lambda: done.append(blocks.read(16)))
+    ender = threading.Thread(target=lambda: (blocks.end(), done.append("ended")))
+    reader.start()
+    assert begun.wait(30)
+    ender.start()
+    ender.join(0.2)
+    assert done == []
+    go_on.set()
+    reader.join()
+    ender.join()
+    assert done == [b"a,b\n", "ended"]
+    assert blocks.read(16) == b""
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
