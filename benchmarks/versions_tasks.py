@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import ChangeLogTable, Daily, Pipeline, WatermarkTable, integer, real, text, timestamp
-from etl_assets.loading import Engine
+from etl_assets.loading.preparing import Preparer
 from etl_assets.sink import SQLiteWarehouse
 from etl_assets.sink.sqlite.connection import CACHE_KIB
 
@@ -69,7 +69,7 @@ def load(landing: str, home: str, kind: str, day: int, base: str | None = None) 
     if base:
         shutil.copyfile(f"{base}/warehouse.sqlite", f"{home}/warehouse.sqlite")
     times: dict[str, float] = {}
-    _time(times, "freeze", Engine, "_freeze")
+    _time(times, "freeze", Preparer, "_freeze")
     _time(times, "prepare", SQLiteWarehouse, "prepare")
     _time(times, "publish", SQLiteWarehouse, "publish")
     before = time.process_time()
