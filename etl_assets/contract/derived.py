@@ -147,10 +147,8 @@ class DerivedTable(Table):
         start, end = self._span(own, upstream, key)
         keys, window = [], theirs.floor(start.astimezone(theirs.zone))
         while utc(window) < utc(end):
-            following = theirs.next(window)
-            if utc(following) > utc(start):
-                keys.append(theirs.key(window))
-            window = following
+            keys.append(theirs.key(window))
+            window = theirs.next(window)
         return keys
 
     def _span(self, own: TimePartitions, upstream: Upstream, key: str) -> tuple[dt.datetime, dt.datetime]:

@@ -33,6 +33,7 @@ from etl_assets.errors import (
     DuplicateKey,
     LedgerMismatch,
     MissingDelivery,
+    StillArriving,
     TransformFailed,
     UpstreamMoved,
 )
@@ -458,6 +459,22 @@ def test_an_upstream_table_that_was_dropped_is_not_taken_for_an_empty_one(world:
     assert isinstance(outcome.error, LedgerMismatch)
     assert "its table 'orders' is not there" in str(outcome.error)
     assert world.rows("totals") == [(A, "pear", 3)]
+
+
+def test_an_upstream_that_moved_on_between_listing_and_reading_is_read_at_the_next_run(world: World) -> None:
+    derived = totals()
+    deliver(world, A, "1,pear,3")
+    world.load(A)
+    engine = world.engine(derived)  # type: ignore[arg-type]
+    listed = engine.source.arrivals(A)
+    engine.source.arrivals = lambda scope=None: listed  # type: ignore[method-assign]  # as listed before it moved on
+    deliver(world, A, "1,pear,9", name="2.csv")
+    world.load(A)
+    (outcome,) = engine.load([A], "late")
+    assert isinstance(outcome.error, StillArriving), outcome
+    assert world.warehouse.deliveries("totals") == []
+    assert pending(world, derived) == [f"{A}/upstream#1@1"]
+    assert world.rows("totals") == [(A, "pear", 9)]
 
 
 def test_the_extract_lists_what_was_seen_and_its_bytes_are_the_identity(world: World) -> None:

@@ -315,6 +315,24 @@ def test_a_read_that_is_under_way_is_waited_for_before_its_file_is_closed() -> N
     assert blocks.read(16) == b""
 
 
+@pytest.mark.parametrize("block", [16, 1 << 20])
+def test_reading_ahead_has_ended_whenever_a_file_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    open_at_the_end: list[bool] = []
+
+    class Noted(reading.Blocks):
+        def end(self) -> None:
+            super().end()
+            open_at_the_end.append(not self._file.closed)
+
+    monkeypatch.setattr(reading, "Blocks", Noted)
+    monkeypatch.setattr(reading, "BLOCK", block)
+    records = [["a", "b"], ["long " * 9, "1"], ["x", "2"]]
+    assert cut(tmp_path, "".join(",".join(r) + "\n" for r in records).encode()) == records
+    assert open_at_the_end == [True] * (1 if block > 16 else 2)
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(csv_files(), st.sampled_from([16, 31, 64, 1 << 20]), st.sampled_from([1, 2, 3, 11, 1 << 20]))
 def test_a_well_formed_file_gives_its_records_whatever_the_size_of_blocks_and_chunks(
