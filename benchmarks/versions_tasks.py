@@ -17,27 +17,18 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from etl_assets.contract import ChangeLogTable, Daily, Pipeline, WatermarkTable, integer, real, text, timestamp
+from etl_assets.contract import ChangeLogTable, Daily, Pipeline, WatermarkTable
 from etl_assets.loading.preparing import Preparer
 from etl_assets.sink import SQLiteWarehouse
 from etl_assets.sink.sqlite.connection import CACHE_KIB
 
 import versions_data
+from contracts import COLUMNS as DELIVERED
 from tasks import fingerprint, load_scopes, settings_at
 from versions_data import DAYS, NAMES
 
-COLUMNS = (
-    integer("id"),
-    text("store"),
-    text("item"),
-    integer("customer"),
-    integer("quantity"),
-    real("price"),
-    real("discount"),
-    text("status"),
-    text("region"),
-    timestamp("updated", resolution="s"),
-)
+#: Those of the other figures, without the day: which day a row arrived on is none of its columns.
+COLUMNS = DELIVERED[1:]
 #: Our table of versions: what the floor writes into is the same.
 FLOOR_DDL = (
     "CREATE TABLE _versions_orders (id INTEGER NOT NULL, store TEXT, item TEXT, customer INTEGER, quantity INTEGER, "

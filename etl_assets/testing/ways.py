@@ -10,14 +10,16 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from etl_assets.contract import ChangeLogTable, PartitionedTable, WatermarkTable
 from etl_assets.contract.policies import Transform
 from etl_assets.testing.contents import ASIDE, CURRENT, POSITION, ROWS, VERSIONS
 from etl_assets.testing.cutting import cuts
 from etl_assets.testing.deliveries import Delivered, Placed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ALL = (ROWS, ASIDE, VERSIONS, CURRENT, POSITION)
 #: Into how many pieces a delivery is cut for a transform that says it does not mind.
@@ -155,6 +157,7 @@ def _grouped(
 
 def _in_pieces(transform: Transform) -> Transform:
     """The same logic, called for each piece of a delivery."""
+    import pandas as pd
 
     def in_pieces(frame: pd.DataFrame) -> pd.DataFrame:
         size = max(1, -(-len(frame) // PIECES))

@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import itertools
-import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from etl_assets_tests.faults.forking import DONE, Forks
 from etl_assets_tests.faults.scenarios import ALL, Scenario, Stage
-from etl_assets_tests.faults.victim import DONE, STRUCK
+from etl_assets_tests.faults.victim import STRUCK
 
 HOWS = ("SIGKILL", "SIGTERM", "SIGINT", "exit")
 
 
-class Victims:
+class Victims(Forks):
     """The process that forks those that die."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "etl_assets_tests.faults.victim"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        super().__init__("etl_assets_tests.faults.victim")
 
     def die(self, stage: Stage, at: int, how: str, after: bool) -> int:
-        order = {"root": str(stage.world.root), "scenario": stage.scenario.name, "at": at, "how": how, "after": after}
-        order["module"] = stage.scenario.prepare.__module__
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-        return int(json.loads(self.process.stdout.readline()))
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.wait(10)
-        self.process.stdout.close()
+        root, name, module = str(stage.world.root), stage.scenario.name, stage.scenario.prepare.__module__
+        return self.order(root=root, scenario=name, module=module, at=at, how=how, after=after)
 
 
 @pytest.fixture(scope="module")

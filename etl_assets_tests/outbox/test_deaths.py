@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +16,12 @@ import pytest
 from etl_assets_tests.cli.shell import COMMAND
 from etl_assets_tests.faults import test_death as deaths
 from etl_assets_tests.faults import test_exceptions as exceptions
+from etl_assets_tests.faults.forking import DONE, Forks
 from etl_assets_tests.faults.scenarios import Stage
 from etl_assets_tests.outbox.receiver import Receiver
 from etl_assets_tests.outbox.scenarios import ALL
 from etl_assets_tests.outbox.shop import A, B, csv, said, shop, statuses
 from etl_assets_tests.outbox.test_deliver import relay
-from etl_assets_tests.outbox.victim import DONE
 from etl_assets_tests.world import World
 
 # --------------------------------------------------------------------------- publish
@@ -83,29 +82,14 @@ def test_the_scenarios_say_what_they_are_named_for(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------- relay
 
 
-class Relays:
+class Relays(Forks):
     """The process that forks relays that die."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "etl_assets_tests.outbox.victim"]
-        environment = {**os.environ, "NO_PROXY": "127.0.0.1"}
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
+        super().__init__("etl_assets_tests.outbox.victim", NO_PROXY="127.0.0.1")
 
     def die(self, warehouse: Path, url: str, at: int) -> int:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"warehouse": str(warehouse), "url": url, "at": at}) + "\n")
-        self.process.stdin.flush()
-        return int(json.loads(self.process.stdout.readline()))
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.wait(10)
-        self.process.stdout.close()
+        return self.order(warehouse=str(warehouse), url=url, at=at)
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,9 @@ Its orders come as JSON lines on stdin, like those of ``faults.victim``.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
-import sys
-import traceback
 from contextlib import closing
 from typing import Any
 
@@ -18,9 +15,8 @@ from etl_assets.model import Message
 from etl_assets.outbox import Patience, Refused, Sent, deliver
 from etl_assets.outbox.http import HttpRelay
 from etl_assets.sink import SQLiteWarehouse
+from etl_assets_tests.faults.forking import DONE, fork_for_each_order
 from etl_assets_tests.faults.scenarios import connecting
-
-DONE, FAILED = 0, 99
 
 
 class Steps:
@@ -62,20 +58,5 @@ def relay(order: dict[str, Any]) -> int:
     return DONE
 
 
-def main() -> None:
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            code = FAILED
-            try:
-                code = relay(json.loads(line))
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(child, 0)
-        print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    fork_for_each_order(relay)
