@@ -196,4 +196,4 @@ class RelayAtWork(OperationalError):
 
 
 class UnknownMessage(OperationalError):
-    """No parked message has that key."""
+    """No message that is parked or waits has that key."""

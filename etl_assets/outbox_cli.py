@@ -1,4 +1,4 @@
-"""The commands for messages: ``outbox`` shows them and settles parked ones, ``relay`` delivers what is due."""
+"""The commands for messages: ``outbox`` shows them and decides about those that are not sent, ``relay`` delivers what is due."""
 
 from __future__ import annotations
 
