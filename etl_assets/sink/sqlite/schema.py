@@ -155,7 +155,9 @@ _SECOND = (
     "CREATE INDEX etl_outbox_status ON etl_outbox (status, id, topic)",
 )
 
-MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND)
+_THIRD: tuple[str, ...] = ()
+
+MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND, _THIRD)
 
 
 def version(connection: sqlite3.Connection) -> int:
