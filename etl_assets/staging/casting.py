@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl_assets.contract import Column
+from etl_assets.contract.formats import read
 
 INT64 = range(-(2**63), 2**63)
 #: Python's calendar has the years 1 to 9999, and their text has one width; Arrow counts on in both directions.
@@ -228,7 +229,10 @@ def _boolean(column: Column, text: str) -> bool:
 
 def _date(column: Column, text: str) -> dt.date:
     if column.format:
-        return dt.datetime.strptime(text, column.format).date()
+        moment = read(column.format, text)
+        if moment.time() != dt.time(0):
+            raise _plain("a date has no time of day")
+        return moment.date()
     if not ISO_DATE.fullmatch(text):
         raise _plain()
     try:
@@ -240,7 +244,7 @@ def _date(column: Column, text: str) -> dt.date:
 def _timestamp(column: Column, text: str) -> dt.datetime:
     digits = ""
     if column.format:
-        moment = dt.datetime.strptime(text, column.format)
+        moment = read(column.format, text, thousandths=column.resolution == "ms")
     else:
         # Python's ISO reader also takes week dates and more; whatever Arrow takes for a whole column is taken here too.
         form = ISO_TIMESTAMP.fullmatch(text)
