@@ -144,6 +144,11 @@ def candidate_path(extract: Extract) -> Path:
     return _checked(Path(extract.folder) / candidate_name(manifest.part), manifest.candidate_sha256)
 
 
+def kept_bytes(extract: Extract) -> Path:
+    """The delivery's exact bytes, checked against the manifest. Raises :class:`ExtractDamaged`."""
+    return _checked(Path(extract.folder) / INPUT, extract.manifest.input_sha256)
+
+
 def _checked(path: Path, sha256: str) -> Path:
     """A file of an extract, if it is the one that its manifest names. Raises :class:`ExtractDamaged`."""
     try:

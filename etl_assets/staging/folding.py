@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from etl_assets.contract import Table
 from etl_assets.errors import VersionConflict
-from etl_assets.staging.history import HISTORY, History
 
 #: Columns of a candidate row beside the contract's: the version that stands, whether it ends the row, and where it was said.
 VERSION, DELETED, POSITION = "_version", "_deleted", "_position"
@@ -26,13 +25,11 @@ def fold(
     shown: str,
     line: str,
     lines_of: Lines | None = None,
-    history: History | None = None,
 ) -> Iterator[pa.Table]:
-    """The last state of each key, from rows in order of key and version (and position).
+    """The last state of each key, from rows in order of key and version.
 
-    ``line`` is a column with each row's line, or its record where ``lines_of`` tells the line of one. With ``history``
-    each key has a column of the versions that stood before. Raises :class:`VersionConflict` for two different states of
-    one version.
+    ``line`` is a column with each row's line, or its record where ``lines_of`` tells the line of one. Raises
+    :class:`VersionConflict` for two different states of one version.
     """
     held: pa.Table | None = None
     for batch in batches:
@@ -40,16 +37,9 @@ def fold(
         above, below = table.slice(0, table.num_rows - 1), table.slice(1)
         same = equal_in(above, below, contract.key)
         _refuse_conflict(contract, above, below, same, shown, line, lines_of)
-        closed = above.filter(pc.invert(same))
-        if history:
-            versions, lines = (table[name].combine_chunks().to_numpy() for name in (VERSION, line))
-            earlier = history.closed(versions, lines, same.to_numpy(zero_copy_only=False))
-            closed = closed.append_column(HISTORY, earlier)
-        yield closed
+        yield above.filter(pc.invert(same))
         held = table.slice(table.num_rows - 1)
     if held is not None:
-        if history:
-            held = held.append_column(HISTORY, history.last(held[VERSION][0].as_py(), held[line][0].as_py()))
         yield held
 
 

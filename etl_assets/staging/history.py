@@ -3,10 +3,13 @@
 Belongs here: counting, in bounded memory, over rows that come in order of key, version and position. An event is stale
 where a newer version of its key came before it. Those that came within the delivery are found here. Whether one came
 before the delivery, only the table can tell: for each key with more than one state that stood for a time the versions
-are kept, so that publishing counts to the event what a fold of the whole log would.
+are kept, so that publishing counts to the event what a fold of the whole log would. Two states of one version are a dispute
+where no newer version came before them: whether one came before the delivery, again only the table can tell.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +18,9 @@ from numpy.typing import NDArray
 #: The versions that stood for a time before a candidate row's own, in their order.
 HISTORY = "_history"
 HISTORY_TYPE = pa.list_(pa.int64())
+#: The newest version on the way to a candidate row of which there are two states, and what they say.
+DISPUTE = "_dispute"
+DISPUTE_TYPE = pa.struct([("version", pa.int64()), ("states", pa.string())])
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
@@ -27,38 +33,55 @@ class History:
         # Of the key that may go on with the next rows: all of its rows but the last.
         self._versions: Integers = np.empty(0, np.int64)
         self._lines: Integers = np.empty(0, np.int64)
+        self._disputes: dict[int, str] = {}
 
-    def closed(self, versions: Integers, lines: Integers, same: Flags) -> pa.Array:
-        """The history of each key that ends before the last row; that one is given again, as the first, with the next rows.
+    def closed(
+        self, versions: Integers, lines: Integers, same: Flags, disputes: Mapping[int, str]
+    ) -> tuple[pa.Array, pa.Array]:
+        """Return history and dispute of each key that ends before the last row; that one is given again with the next rows.
 
         ``same`` says of each row but the last whether the next one is of the same key. A later line is a later position.
+        ``disputes`` are rows that contradict an earlier one of their version.
         """
         waiting = len(self._versions)
+        self._disputes |= {waiting + row: states for row, states in disputes.items()}
         versions, lines = np.concatenate([self._versions, versions]), np.concatenate([self._lines, lines])
         same = np.concatenate([np.ones(waiting, np.bool_), same])
         ends = np.flatnonzero(~same)
         open_from = int(ends[-1]) + 1 if len(ends) else 0
         self._versions, self._lines = versions[open_from:-1], lines[open_from:-1]
-        return self._told(versions[:open_from], lines[:open_from], ends)
+        told = self._told(versions[:open_from], lines[:open_from], ends)
+        self._disputes = {row - open_from: said for row, said in self._disputes.items() if row >= open_from}
+        return told
 
-    def last(self, version: int, line: int) -> pa.Array:
-        """The history of the last key, whose last row this is."""
+    def last(self, version: int, line: int) -> tuple[pa.Array, pa.Array]:
+        """Return history and dispute of the last key, whose last row this is."""
         versions, lines = np.append(self._versions, version), np.append(self._lines, line)
         return self._told(versions, lines, np.array([len(versions) - 1]))
 
-    def _told(self, versions: Integers, lines: Integers, ends: Integers) -> pa.Array:
-        """Versions that stood before the last row of each key; ``ends`` are those last rows."""
+    def _told(self, versions: Integers, lines: Integers, ends: Integers) -> tuple[pa.Array, pa.Array]:
+        """Versions that stood before the last row of each key, and its dispute; ``ends`` are those last rows."""
         if len(versions) == len(ends):  # one event a key
-            return _lists(np.zeros(len(ends), np.int64), versions[:0])
+            return _lists(np.zeros(len(ends), np.int64), versions[:0]), pa.nulls(len(ends), DISPUTE_TYPE)
         sizes = np.diff(ends, prepend=-1)
         group = np.repeat(np.arange(len(ends)), sizes)
         stood = np.ones(len(versions), np.bool_)
-        stood[ends] = False
         if np.any((lines[1:] < lines[:-1]) & (group[1:] == group[:-1])):
             overtaken = _overtaken(versions, lines, group)
             self.stale += int(overtaken.sum())
             stood &= ~overtaken
-        return _lists(np.bincount(group[stood], minlength=len(ends)), versions[stood])
+        disputed = self._disputed(versions, group, stood, len(ends))
+        stood[ends] = False
+        return _lists(np.bincount(group[stood], minlength=len(ends)), versions[stood]), disputed
+
+    def _disputed(self, versions: Integers, group: Integers, stood: Flags, keys: int) -> pa.Array:
+        """Of each key the dispute of the newest version, among rows that no newer version came before."""
+        found = sorted(row for row in self._disputes if row < len(versions) and stood[row])
+        if not found:
+            return pa.nulls(keys, DISPUTE_TYPE)
+        # Rows come in order of version, so the last one of a key counts.
+        by_key = {int(group[row]): {"version": int(versions[row]), "states": self._disputes[row]} for row in found}
+        return pa.array([by_key.get(key) for key in range(keys)], DISPUTE_TYPE)
 
 
 def _lists(lengths: NDArray[np.intp], values: Integers) -> pa.Array:

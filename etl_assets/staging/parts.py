@@ -18,12 +18,10 @@ from etl_assets.model import Part
 from etl_assets.staging.candidate import write_candidate
 from etl_assets.staging.casting import arrow_type
 from etl_assets.staging.extract import candidate_name
-from etl_assets.staging.folding import DELETED, POSITION, VERSION, fold
-from etl_assets.staging.history import HISTORY, HISTORY_TYPE, History
+from etl_assets.staging.folding import DELETED, POSITION, VERSION
+from etl_assets.staging.history import DISPUTE, DISPUTE_TYPE, HISTORY, HISTORY_TYPE, History
 from etl_assets.staging.sorting import SortedRuns
-
-#: The line of the file on which the event stands.
-LINE = "__line"
+from etl_assets.staging.states import last_states
 
 
 class Cutter:
@@ -88,10 +86,11 @@ class PartWriter:
 
     def write(self, files: Path, lower: int, upper: int) -> Part:
         """The last state of each key; which of the file's bytes they are is told once it is there (``candidate_sha256``)."""
-        own = [(VERSION, pa.int64()), (DELETED, pa.bool_()), (POSITION, pa.int64()), (HISTORY, HISTORY_TYPE)]
+        own = [(VERSION, pa.int64()), (DELETED, pa.bool_()), (POSITION, pa.int64())]
+        own += [(HISTORY, HISTORY_TYPE), (DISPUTE, DISPUTE_TYPE)]
         schema = pa.schema([*((c.name, arrow_type(c)) for c in self.contract.columns), *own])
         history = History()
-        states = fold(self.contract, self.runs.batches(), self.shown, line=LINE, history=history)
+        states = last_states(self.contract, self.runs.batches(), history)
         rows, digest = write_candidate(files / candidate_name(self.number), schema, self.filled, states)
         shutil.rmtree(self.scratch)
         return Part(lower, upper, self.events, rows, history.stale, digest, "")

@@ -12,7 +12,7 @@ from etl_assets.staging.casting import Casted, cast
 from etl_assets.staging.events import Event, Names
 from etl_assets.staging.folding import DELETED, POSITION, VERSION
 from etl_assets.staging.lines import WHOLE, text_of
-from etl_assets.staging.parts import LINE
+from etl_assets.staging.states import LINE
 from etl_assets.staging.validating import find_invalid
 
 

@@ -12,6 +12,7 @@ from etl_assets.model import Changes, Counts, Extract, Manifest, Restatement
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.logic import Logic, look_back
+from etl_assets.sink.sqlite.said import Said
 from etl_assets.sink.sqlite.tables import prepare_table
 from etl_assets.sink.sqlite.target import Replacement
 from etl_assets.sink.sqlite.versions import Merge, clear_versions, merge_versions, withdraw_absent
@@ -57,7 +58,8 @@ def consume_events(
     absent = tuple(c for c in table.columns if c not in columns)
     lenient = _lenient(pipeline, manifest)
     optional = _optional(pipeline)
-    merge = Merge(table.sql, table.key, columns, absent, number, lenient=lenient, optional=optional, events=True)
+    said = Said(pipeline, extract)
+    merge = Merge(table.sql, table.key, columns, absent, number, lenient=lenient, optional=optional, events=said)
     counts = merge_versions(connection, merge).plus(stale=manifest.stale)
     return Replacement(counts, Changes(), rows=0)
 

@@ -20,12 +20,14 @@ from etl_assets.model import ExtractColumn, Manifest
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.tables import storage
 from etl_assets.staging.casting import plain_text
-from etl_assets.staging.history import HISTORY
+from etl_assets.staging.history import DISPUTE, HISTORY
 
 BATCH_ROWS = 1 << 16
 TABLE = "stage.candidate"
 #: Of a change log: the lowest version that stood before a candidate's own (NULL where none did), and all of them by its rowid.
 LEAST, EARLIER = "_least", "stage.earlier"
+#: Of a change log: candidates on the way to which there were two states of one version, and what they say.
+DISPUTED = "stage.disputed"
 
 
 def build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[str]) -> None:
@@ -60,6 +62,9 @@ def _build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[st
             cursor.execute("CREATE TABLE earlier (_candidate INTEGER NOT NULL, _version INTEGER NOT NULL) STRICT")
             rows = pa.RecordBatchReader.from_batches(_EARLIER, _earlier(candidate))
             cursor.adbc_ingest("earlier", rows, mode="append")
+            cursor.execute("CREATE TABLE disputed (_candidate INTEGER, _version INTEGER, _states TEXT) STRICT")
+            rows = pa.RecordBatchReader.from_batches(_DISPUTED, _disputed(candidate))
+            cursor.adbc_ingest("disputed", rows, mode="append")
     pa.default_memory_pool().release_unused()
     if index and manifest.rows:
         plain = sqlite3.connect(target, isolation_level=None)
@@ -76,7 +81,7 @@ def _batches(candidate: Path, manifest: Manifest, schema: pa.Schema) -> Iterator
     with pq.ParquetFile(candidate, pre_buffer=False) as file:
         for group in range(file.num_row_groups):
             for batch in file.read_row_group(group).to_batches(BATCH_ROWS):
-                columns = [_stored(column, batch[column.name]) for column in manifest.columns]
+                columns = [stored(column, batch[column.name]) for column in manifest.columns]
                 if LEAST in schema.names:
                     columns.append(pc.list_element(pc.list_slice(batch[HISTORY], 0, 1, return_fixed_size_list=True), 0))
                 yield pa.record_batch(columns, schema=schema)
@@ -97,11 +102,32 @@ def _earlier(candidate: Path) -> Iterator[pa.RecordBatch]:
                 first += batch.num_rows
 
 
+_DISPUTED = pa.schema([("_candidate", pa.int64()), ("_version", pa.int64()), ("_states", pa.string())])
+
+
+def _disputed(candidate: Path) -> Iterator[pa.RecordBatch]:
+    """Disputes, by the rowid that the candidate has in the stage file; extracts of earlier releases have none."""
+    first = 1
+    with pq.ParquetFile(candidate, pre_buffer=False) as file:
+        if DISPUTE not in file.schema_arrow.names:
+            return
+        for group in range(file.num_row_groups):
+            for batch in file.read_row_group(group, columns=[DISPUTE]).to_batches(BATCH_ROWS):
+                disputes = batch[DISPUTE]
+                found = pc.indices_nonzero(disputes.is_valid())
+                if len(found):
+                    disputes = disputes.take(found)
+                    owners = pc.add(pc.cast(found, pa.int64()), first)
+                    states = [pc.struct_field(disputes, name) for name in ("version", "states")]
+                    yield pa.record_batch([owners, *states], schema=_DISPUTED)
+                first += batch.num_rows
+
+
 def _storage_type(kind: str) -> pa.DataType:
     return {"INTEGER": pa.int64(), "REAL": pa.float64()}.get(storage(kind), pa.string())
 
 
-def _stored(column: ExtractColumn, values: pa.Array) -> pa.Array:
+def stored(column: ExtractColumn, values: pa.Array) -> pa.Array:
     """Values as SQLite stores them: text where it has no exact type, booleans as 1 and 0."""
     if column.resolution:
         values = pc.cast(values, pa.timestamp(column.resolution, "UTC"))

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from etl_assets.errors import VersionConflict
 from etl_assets.model import Counts
 from etl_assets.sink.sqlite.connection import quoted
-from etl_assets.sink.sqlite.stage_file import EARLIER, LEAST
+from etl_assets.sink.sqlite.said import Said
+from etl_assets.sink.sqlite.stage_file import DISPUTED, EARLIER, LEAST
 from etl_assets.sink.sqlite.stage_file import TABLE as CANDIDATE
 from etl_assets.staging.folding import DELETED, POSITION, VERSION
 
@@ -27,8 +28,9 @@ class Merge:
     Candidates below the version ``least`` are skipped; those at ``watermark`` are counted as ties. With ``lift``, a
     candidate brings back a deleted row of the same version: a complete snapshot says that it is there. ``lenient`` are
     columns that a delivery may lack: having no value there contradicts nothing; the contract's own among them,
-    ``optional``, take a value from whichever delivery of a version has one. ``events`` says that a candidate is the last of
-    what a log says of its key, and that the versions before it lie beside it. Rows that were last written before the batch
+    ``optional``, take a value from whichever delivery of a version has one. With ``events`` a candidate is the last of what
+    a log says of its key: the versions before it lie beside it, and their states are read again where they matter.
+    Rows that were last written before the batch
     ``since`` are by older logic: they give way to a candidate of the same version.
     """
 
@@ -42,7 +44,7 @@ class Merge:
     lift: bool = False
     lenient: frozenset[str] = frozenset()
     optional: frozenset[str] = frozenset()
-    events: bool = False
+    events: Said | None = None
     since: int = 0
 
     @property
@@ -62,8 +64,8 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
     """Apply candidate rows, one a key. Raises :class:`VersionConflict` where a version has two different states."""
     version, deleted = quoted(VERSION), quoted(DELETED)
     beyond = f"WHERE c.{version} >= {merge.least} " if merge.least is not None else ""
-    # The table's version where one that stood before the candidate's is older still: seldom.
-    ahead = f"CASE WHEN c.{LEAST} < t.{version} THEN t.{version} END" if merge.events else "NULL"
+    # The table's version where one that stood before the candidate's is not newer: seldom.
+    ahead = f"CASE WHEN c.{LEAST} <= t.{version} THEN t.{version} END" if merge.events else "NULL"
     older = f"c.{version} = t.{version} AND t._batch < {merge.since}"
     redone = older if merge.lift else f"{older} AND NOT t.{deleted}"
     fills = f"NOT t.{deleted} AND NOT c.{deleted} AND {_fills(merge)}" if merge.filling else "0"
@@ -73,7 +75,9 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
         f"coalesce(c.{version} = t.{version} AND t._batch >= {merge.since}, 0) AS _same, {ahead} AS _ahead, {fills} AS _fills "
         f"FROM {CANDIDATE} c LEFT JOIN main.{merge.table} t ON {merge.same_key} {beyond}ORDER BY c._rowid_"
     )
-    _refuse_conflict(connection, merge)
+    if merge.events:
+        _refuse_disputed(connection, merge)
+    _refuse_conflict(connection, merge, f"temp.plan p CROSS JOIN {CANDIDATE} c", "p._same AND c._rowid_ = p._candidate")
     lifted = "p._same AND p._was_gone AND NOT p._goes" if merge.lift else "0"
     inserted, restored, updated, gone, unchanged, filled, stale, planned, ahead_of = (
         int(n)
@@ -84,8 +88,9 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
             "count(p._ahead) FROM temp.plan p"
         ).fetchone()
     )
-    if ahead_of:
+    if ahead_of and merge.events:
         stale += _count_stale_before(connection)
+        _refuse_contradicted(connection, merge, merge.events)
     names = ", ".join(map(quoted, merge.columns))
     settings = ", ".join(
         f"{quoted(c)} = excluded.{quoted(c)}" for c in (*merge.columns, "_batch") if c not in merge.key
@@ -133,10 +138,42 @@ def _fill(connection: sqlite3.Connection, merge: Merge) -> None:
 
 def _count_stale_before(connection: sqlite3.Connection) -> int:
     """Of the versions that stood before the candidates, how many are older than the table's were."""
-    connection.execute("CREATE TEMP TABLE ahead (_candidate INTEGER PRIMARY KEY, _version INTEGER NOT NULL)")
+    connection.execute("CREATE TEMP TABLE ahead (_candidate INTEGER PRIMARY KEY, _ahead INTEGER NOT NULL)")
     connection.execute("INSERT INTO ahead SELECT _candidate, _ahead FROM temp.plan WHERE _ahead IS NOT NULL ORDER BY 1")
     query = f"SELECT count(*) FROM {EARLIER} e CROSS JOIN temp.ahead a WHERE a._candidate = e._candidate"
-    return int(connection.execute(f"{query} AND e._version < a._version").fetchone()[0])
+    return int(connection.execute(f"{query} AND e._version < a._ahead").fetchone()[0])
+
+
+def _refuse_disputed(connection: sqlite3.Connection, merge: Merge) -> None:
+    """Refuse two states of one version that the batch holds, if the table's version is not newer: then they are stale."""
+    joined = (
+        f"FROM {DISPUTED} d CROSS JOIN {CANDIDATE} c LEFT JOIN main.{merge.table} t ON {merge.same_key} "
+        f"WHERE c._rowid_ = d._candidate AND (t.{quoted(VERSION)} IS NULL OR t.{quoted(VERSION)} <= d._version)"
+    )
+    count = connection.execute(f"SELECT count(*) {joined}").fetchone()[0]
+    if count:
+        (states,) = connection.execute(f"SELECT d._states {joined} ORDER BY d._candidate LIMIT 1").fetchone()
+        raise VersionConflict(
+            f"{count:,} rows have two different states under one version. First: {states}\n"
+            "Nothing was changed; the source has to say which one holds"
+        )
+
+
+def _refuse_contradicted(connection: sqlite3.Connection, merge: Merge, said: Said) -> None:
+    """Refuse a state that has the table's version and contradicts it, though a newer one of the batch stands after it."""
+    keys = merge.of("c", merge.key)
+    wanted = connection.execute(
+        f"SELECT DISTINCT {keys}, a._ahead FROM {EARLIER} e CROSS JOIN temp.ahead a CROSS JOIN {CANDIDATE} c "
+        f"WHERE a._candidate = e._candidate AND e._version = a._ahead AND c._rowid_ = a._candidate "
+        f"AND c.{quoted(VERSION)} > a._ahead"
+    ).fetchall()
+    if not wanted:
+        return
+    connection.execute(f"CREATE TEMP TABLE said AS SELECT {merge.of('c', merge.columns)} FROM {CANDIDATE} c LIMIT 0")
+    marks = ", ".join("?" * len(merge.columns))
+    states = said.states({tuple(key): version for *key, version in wanted}, merge.key, merge.columns)
+    connection.executemany(f"INSERT INTO temp.said VALUES ({marks})", states)
+    _refuse_conflict(connection, merge, "temp.said c", f"c.{quoted(VERSION)} = t.{quoted(VERSION)}")
 
 
 def withdraw_absent(
@@ -168,8 +205,11 @@ def clear_versions(connection: sqlite3.Connection, table: str) -> int:
     return int(live)
 
 
-def _refuse_conflict(connection: sqlite3.Connection, merge: Merge) -> None:
-    """An equal version with another state: which one holds cannot be told. Two ends of a row are the same end."""
+def _refuse_conflict(connection: sqlite3.Connection, merge: Merge, candidates: str, which: str) -> None:
+    """Refuse an equal version with another state: which one holds cannot be told. Two ends of a row are the same end.
+
+    ``candidates`` are the rows ``c`` to compare with the table's ``t``, and ``which`` of them.
+    """
     own = (VERSION, POSITION, *((DELETED,) if merge.lift else ()))
     payload = [c for c in merge.columns if c not in merge.key and c not in own]
     if not payload:
@@ -177,7 +217,7 @@ def _refuse_conflict(connection: sqlite3.Connection, merge: Merge) -> None:
     old, new = merge.of("t", payload), merge.of("c", payload)
     differs = _differ(merge, payload)
     joined = (
-        f"FROM temp.plan p CROSS JOIN {CANDIDATE} c CROSS JOIN main.{merge.table} t WHERE p._same AND c._rowid_ = p._candidate "
+        f"FROM {candidates} CROSS JOIN main.{merge.table} t WHERE {which} "
         f"AND {merge.same_key} AND NOT (t.{quoted(DELETED)} AND c.{quoted(DELETED)}) AND {differs}"
     )
     count = connection.execute(f"SELECT count(*) {joined}").fetchone()[0]
