@@ -8,7 +8,15 @@ import dagster as dg
 from etl_assets.contract import DeliveredTable, DerivedTable, Pipeline, StaticPartitions
 from etl_assets.orchestration.loading import Load, LoadConfig
 from etl_assets.orchestration.metadata import column_schema
-from etl_assets.orchestration.names import ACCEPTED, POOL, extract_key, in_order, landing_key, op_name, table_key
+from etl_assets.orchestration.names import (
+    ACCEPTED,
+    extract_key,
+    in_order,
+    landing_key,
+    op_name,
+    pool_name,
+    table_key,
+)
 from etl_assets.orchestration.partitions import partition_mapping, partitions_definition
 from etl_assets.orchestration.resources import Rooms
 
@@ -48,7 +56,7 @@ def pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         specs=[_table_spec(pipeline)] if derived else [_extract_spec(pipeline), _table_spec(pipeline)],
         check_specs=[] if derived else [_accepted(pipeline)],
         can_subset=True,
-        pool=POOL,
+        pool=pool_name(pipeline),
         backfill_policy=_backfill_policy(pipeline),
         description=f"Compute partitions of {name} and publish each in a transaction of its own."
         if derived

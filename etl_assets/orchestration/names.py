@@ -4,9 +4,6 @@ import dagster as dg
 
 from etl_assets.contract import DerivedTable, Pipeline, Table
 
-#: One slot: the warehouse has one writer at a time.
-POOL = "warehouse"
-
 ACCEPTED = "delivery_accepted"
 
 #: The asset of all messages, its job, and its one slot: order needs a single relay.
@@ -25,6 +22,11 @@ def landing_key(pipeline: Table) -> dg.AssetKey:
 
 def extract_key(pipeline: Pipeline) -> dg.AssetKey:
     return dg.AssetKey(f"{pipeline.name}_extract")
+
+
+def pool_name(pipeline: Pipeline) -> str:
+    """Return the pool of a pipeline's runs: they follow one another, and those of other pipelines go beside them."""
+    return f"load_{pipeline.name}"
 
 
 def table_key(pipeline: Pipeline) -> dg.AssetKey:
