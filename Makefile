@@ -32,7 +32,7 @@ demo: $(VENV)/.ready ## Load the showcase, corrections and all, and tell what ha
 dev: $(VENV)/.ready ## Open the Dagster UI on http://127.0.0.1:3000 (another port: PORT=...)
 	@mkdir -p $(DAGSTER_HOME_DEV) data/landing
 	@test -e $(DAGSTER_HOME_DEV)/dagster.yaml || cp dagster.yaml $(DAGSTER_HOME_DEV)/dagster.yaml
-	DAGSTER_HOME="$(DAGSTER_HOME_DEV)" $(PY) -W 'ignore:Function `dev_command` is superseded' \
+	DAGSTER_HOME="$(DAGSTER_HOME_DEV)" $(PY) -m etl_assets.locks "$(DAGSTER_HOME_DEV)" $(PY) -W 'ignore:Function `dev_command` is superseded' \
 		-m dagster dev -h 127.0.0.1 -p $(PORT) -w workspace.yaml
 
 bench: $(VENV)/.ready ## Measure publishing on this machine

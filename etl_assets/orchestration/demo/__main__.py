@@ -4,27 +4,28 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import FrameType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from etl_assets.contract import Pipeline
 from etl_assets.errors import EtlError
 from etl_assets.loading import survey
+from etl_assets.locks import FolderInUse, using
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.demo.dev import DagsterDev, DagsterFailed
 from etl_assets.orchestration.demo.ground import ForeignData, Ground
+from etl_assets.orchestration.demo.patience import Board, busy, wait_until
 from etl_assets.orchestration.demo.plan import ACCIDENT, DERIVED, PARTS, Part
 from etl_assets.orchestration.demo.receiver import Receiver, receiving
 from etl_assets.orchestration.demo.telling import tell
 from etl_assets.orchestration.jobs import CHECKS_JOB
-from etl_assets.orchestration.names import extract_key, in_order, job_name, sensor_name, table_key
+from etl_assets.orchestration.names import in_order, job_name, sensor_name
 from etl_assets.orchestration.requests import SETTLE_SECONDS
 from etl_assets.settings import LANDING, RELAY, STAGED, WAREHOUSE
 from etl_assets.sink import open_sink
 
-DONE_WITHIN = 300.0
 DAYS_PASSED_OVER = 45
 IN_FLIGHT = ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
 
@@ -35,9 +36,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         ground = Ground.from_environment()
-        _start_fresh(console, ground)
         places = ground.settings
         with contextlib.ExitStack() as stack:
+            stack.enter_context(using(ground.home))
+            _start_fresh(console, ground)
             receiver = stack.enter_context(receiving())
             environment = {
                 LANDING: places.landing,
@@ -45,7 +47,7 @@ def main() -> int:
                 WAREHOUSE: places.warehouse,
                 RELAY: receiver.url,
             }
-            with console.status("Starting Dagster: webserver, daemon, code server …"):
+            with busy(console, "Starting Dagster: webserver, daemon, code server"):
                 dagster = stack.enter_context(DagsterDev(ground.project, ground.home, environment))
             console.print(f"Dagster runs at {dagster.url} until the demo is over.\n")
             _first_deliveries(console, ground, dagster)
@@ -54,9 +56,9 @@ def main() -> int:
             _corrections(console, ground, dagster, accident)
             _messages(console, ground, dagster, receiver)
             _checks(console, dagster)
-            stack.enter_context(console.status("Stopping Dagster …"))
+            stack.enter_context(busy(console, "Stopping Dagster"))
         tell(console, ground)
-    except (ForeignData, DagsterFailed, EtlError, OSError) as error:
+    except (ForeignData, FolderInUse, DagsterFailed, EtlError, OSError) as error:
         console.print(f"[red]demo: {error}[/red]", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
@@ -76,7 +78,7 @@ def _start_fresh(console: Console, ground: Ground) -> None:
 
 
 def _first_deliveries(console: Console, ground: Ground, dagster: DagsterDev) -> None:
-    console.rule("[bold]1. First deliveries, by backfills and range runs", align="left")
+    console.rule("[bold]1. First deliveries, by runs of a partition or a range of them", align="left")
     wanted = {}
     for part in PARTS:
         name = part.pipeline.name
@@ -85,22 +87,24 @@ def _first_deliveries(console: Console, ground: Ground, dagster: DagsterDev) -> 
         what = (
             f"the delivery of {dates[0]}" if len(dates) == 1 else f"{len(dates)} deliveries ({dates[0]} … {dates[-1]})"
         )
-        landed = f"{name}: {what} landed"
-        if in_order(part.pipeline):
-            ranges = _ranges(part, dates)
-            for first, last in ranges:
-                dagster.launch(job_name(part.pipeline), first, last)
-            runs = "one run launched, which takes" if len(ranges) == 1 else f"{len(ranges)} runs queued, which take"
-            console.print(f"{landed}, {runs} them in their order")
-        else:
-            assets = [key.to_user_string() for key in (extract_key(part.pipeline), table_key(part.pipeline))]
-            dagster.backfill(assets, _scopes(part, dates), f"{name}: first deliveries")
-            console.print(f"{landed}, backfill launched")
-    _watch(console, ground, dagster, wanted)
+        number = _launch(dagster, part.pipeline, _scopes(part, dates))
+        order = ", in their order" if in_order(part.pipeline) and len(dates) > 1 else ""
+        console.print(f"{name}: {what} landed; {number} run{'s' if number > 1 else ''} launched{order}")
+    # What is derived of two tables waits for those two alone.
+    upstream = {one.pipeline for one in DERIVED.upstream}
+    _watch(console, ground, dagster, {name: wanted[name] for name in wanted if name in upstream}, until_idle=False)
     days = [s.scope for s in survey(ground.settings, DERIVED).waiting()]
-    dagster.backfill([table_key(DERIVED).to_user_string()], days, f"{DERIVED.name}: of the first deliveries")
-    console.print(f"{DERIVED.name}: {_upstream()} are there, backfill of {len(days)} days launched")
-    _watch(console, ground, dagster, {DERIVED.name: len(days)})
+    number = _launch(dagster, DERIVED, days)
+    console.print(f"{DERIVED.name}: {_upstream()} are there; {number} runs for {len(days)} days launched")
+    _watch(console, ground, dagster, wanted | {DERIVED.name: len(days)})
+
+
+def _launch(dagster: DagsterDev, pipeline: Pipeline, scopes: Collection[str]) -> int:
+    """Launch runs for these partitions, one for each range of them; returns how many."""
+    ranges = _ranges(pipeline, scopes)
+    for first, last in ranges:
+        dagster.launch(job_name(pipeline), first, last)
+    return len(ranges)
 
 
 def _upstream() -> str:
@@ -115,7 +119,7 @@ def _accident(console: Console, ground: Ground, dagster: DagsterDev) -> str:
     sink = open_sink(ground.settings.warehouse)
     before = count_rows(sink, pipeline).total
     run = dagster.launch(job_name(pipeline), scope, scope)
-    with console.status(f"{pipeline.name}: {dates[0]} landed, {ACCIDENT.arrives} …"):
+    with busy(console, f"{pipeline.name}: {dates[0]} landed, {ACCIDENT.arrives}"):
         _wait(dagster)
     if run not in {r["runId"] for r in dagster.runs("FAILURE")}:
         raise DagsterFailed(f"{pipeline.name} {dates[0]} was not refused; see {dagster.log}")
@@ -133,7 +137,7 @@ def _corrections(console: Console, ground: Ground, dagster: DagsterDev, accident
         dates = ground.deliver(part.folder, *part.later)
         wanted[part.pipeline.name] = _batches(part, dates)
         console.print(f"{part.pipeline.name}: {part.arrives} landed")
-    with console.status("Waiting until the files have held still for long enough …"):
+    with busy(console, "Waiting until the files have held still for long enough"):
         time.sleep(SETTLE_SECONDS)
     for part in PARTS:
         dagster.start_sensor(sensor_name(part.pipeline))
@@ -153,12 +157,12 @@ def _messages(console: Console, ground: Ground, dagster: DagsterDev, receiver: R
     wait = sum(of.get("waiting", 0) for of in sink.message_counts("waiting").values())
     console.print(f"outbox: {wait} messages wait, written by the commits that they tell of; its sensor is on")
     dagster.start_sensor("outbox_waiting")
-    with console.status(f"Waiting until they are delivered to {receiver.url} …"):
-        deadline = time.monotonic() + DONE_WITHIN
-        while sink.due(limit=1) or dagster.runs(*IN_FLIGHT):
-            if time.monotonic() > deadline:
-                raise DagsterFailed(f"messages are not delivered after {DONE_WITHIN:.0f} s; see {dagster.log}")
-            time.sleep(0.5)
+    with busy(console, f"Waiting until they are delivered to {receiver.url}"):
+        wait_until(
+            lambda: not sink.due(limit=1) and not dagster.runs(*IN_FLIGHT),
+            lambda: (len(receiver.taken), dagster.all_runs()),
+            f"messages are not delivered; see {dagster.log}",
+        )
     console.print(f"{receiver.url} took {len(receiver.taken)} messages, each once. The last three:")
     for document in list(receiver.taken.values())[-3:]:
         data = " ".join(f"{name}={value}" for name, value in document["data"].items())
@@ -167,7 +171,7 @@ def _messages(console: Console, ground: Ground, dagster: DagsterDev, receiver: R
 
 def _checks(console: Console, dagster: DagsterDev) -> None:
     dagster.launch(CHECKS_JOB)
-    with console.status(f"Running {CHECKS_JOB} …"):
+    with busy(console, f"Running {CHECKS_JOB}"):
         _wait(dagster)
 
 
@@ -177,16 +181,17 @@ def _scopes(part: Part, dates: Iterable[str]) -> list[str]:
     return sorted(set(dates)) if "{partition}" in part.pipeline.landing else [keys[0]]
 
 
-def _ranges(part: Part, dates: Iterable[str]) -> list[tuple[str, str]]:
-    """First and last partition of each run that passes over days without a delivery, though not over many of them.
+def _ranges(pipeline: Pipeline, scopes: Collection[str]) -> list[tuple[str, str]]:
+    """First and last partition of each run.
 
-    For each day of a range that is launched like this Dagster writes events, whatever the run then does about it: a
-    hundred days cost as much time as a run.
+    Where days without a delivery are passed over, a run may span some. For each day of a range Dagster writes events,
+    so that a hundred days cost as much time as a run.
     """
-    keys = list(part.pipeline.partitions.keys())
+    keys = list(pipeline.partitions.keys())
+    farthest = DAYS_PASSED_OVER if in_order(pipeline) else 1
     ranges: list[tuple[str, str]] = []
-    for scope in _scopes(part, dates):
-        if ranges and keys.index(scope) - keys.index(ranges[-1][1]) <= DAYS_PASSED_OVER:
+    for scope in sorted(scopes):
+        if ranges and keys.index(scope) - keys.index(ranges[-1][1]) <= farthest:
             ranges[-1] = (ranges[-1][0], scope)
         else:
             ranges.append((scope, scope))
@@ -200,11 +205,7 @@ def _batches(part: Part, dates: list[str]) -> int:
 
 def _wait(dagster: DagsterDev) -> None:
     """Wait until no run is left."""
-    deadline = time.monotonic() + DONE_WITHIN
-    while dagster.runs(*IN_FLIGHT):
-        if time.monotonic() > deadline:
-            raise DagsterFailed(f"runs have not ended after {DONE_WITHIN:.0f} s; see {dagster.log}")
-        time.sleep(0.3)
+    wait_until(lambda: not dagster.runs(*IN_FLIGHT), dagster.all_runs, f"runs have not ended; see {dagster.log}")
 
 
 def _watch(
@@ -214,31 +215,23 @@ def _watch(
     wanted: dict[str, int],
     before: Iterable[str] = (),
     accident: str = "",
+    until_idle: bool = True,
 ) -> None:
-    """Show how the ledger grows until it has what is wanted and no run is left."""
+    """Show how the ledger grows until it has what is wanted, and until no run is left, if that is asked for."""
     sink = open_sink(ground.settings.warehouse)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    deadline = time.monotonic() + DONE_WITHIN
-    with Progress(*columns, TextColumn("[dim]{task.fields[doing]}"), console=console) as progress:
-        tasks = {n: progress.add_task(f"{n:17} committed", total=total, doing="") for n, total in wanted.items()}
-        while True:
-            running = dagster.runs(*IN_FLIGHT)
-            left = 0
-            for name, task in tasks.items():
-                committed = sum(b.batch not in before for b in sink.ledger(name))
-                doing = f"{len(running)} runs" if running else "waiting for the daemon's next tick"
-                progress.update(task, completed=committed, doing="" if committed == wanted[name] else doing)
-                left += wanted[name] - committed
-            failed = [r for r in dagster.runs("FAILURE", "CANCELED") if r["runId"] != accident]
-            if failed:
-                raise DagsterFailed(
-                    f"{len(failed)} runs failed; see {dagster.url}/runs or `make dev`, and {dagster.log}"
-                )
-            if not left and not running:
-                return
-            if time.monotonic() > deadline:
-                raise DagsterFailed(f"{left} batches are not committed after {DONE_WITHIN:.0f} s; see {dagster.log}")
-            time.sleep(0.5)
+    known = set(before)
+
+    def done() -> bool:
+        failed = [r for r in dagster.runs("FAILURE", "CANCELED") if r["runId"] != accident]
+        if failed:
+            raise DagsterFailed(f"{len(failed)} runs failed; see {dagster.url}/runs or `make dev`, and {dagster.log}")
+        running = dagster.runs(*IN_FLIGHT)
+        committed = {name: sum(b.batch not in known for b in sink.ledger(name)) for name in wanted}
+        board.show(committed, f"{len(running)} runs" if running else "waiting for the daemon's next tick")
+        return all(committed[name] >= wanted[name] for name in wanted) and not (until_idle and running)
+
+    with Board(console, wanted) as board:
+        wait_until(done, lambda: (board.committed, dagster.all_runs()), f"batches are not committed; see {dagster.log}")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -123,17 +123,6 @@ class DagsterDev:
         found: dict[str, Any] = answer["data"]
         return found
 
-    def backfill(self, assets: Sequence[str], partitions: Sequence[str], title: str) -> str:
-        """Launch a backfill; returns its id."""
-        launched = self.ask(
-            "mutation B($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) { __typename "
-            "... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }",
-            p={"assetSelection": [{"path": [a]} for a in assets], "partitionNames": list(partitions), "title": title},
-        )["launchPartitionBackfill"]
-        if "backfillId" not in launched:
-            raise DagsterFailed(f"the backfill was not launched: {launched}")
-        return str(launched["backfillId"])
-
     def start_sensor(self, name: str) -> None:
         selector = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY, "sensorName": name}
         started = self.ask(
@@ -161,11 +150,15 @@ class DagsterDev:
             raise DagsterFailed(f"the job {job} was not launched: {launched}")
         return str(launched["run"]["runId"])
 
+    def all_runs(self) -> list[tuple[str, str]]:
+        """All runs with their states: what changes as long as anything moves."""
+        return sorted((run["runId"], run["status"]) for run in self.runs())
+
     def runs(self, *statuses: str) -> list[dict[str, Any]]:
-        """Runs in these states."""
+        """Runs in these states, or all of them."""
         answer = self.ask(
             "query R($f: RunsFilter) { runsOrError(filter: $f) { ... on Runs { results { runId jobName status } } } }",
-            f={"statuses": list(statuses)},
+            f={"statuses": list(statuses)} if statuses else {},
         )
         found: list[dict[str, Any]] = answer["runsOrError"]["results"]
         return found
