@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from etl_assets.contract import ChangeLogTable, Pipeline
-from etl_assets.contract.partitions import shard_of
 from etl_assets.errors import (
     BatchIdentityConflict,
     DeliveryAbsent,
@@ -26,6 +25,7 @@ from etl_assets.errors import (
     UpstreamMoved,
 )
 from etl_assets.loading.ahead import prepared
+from etl_assets.loading.early import Early
 from etl_assets.loading.outcome import Outcome
 from etl_assets.loading.preparing import Prepared, Preparer, Turn
 from etl_assets.loading.settled import Settled
@@ -66,10 +66,9 @@ class Engine:
     ) -> Iterator[Outcome]:
         """Freeze and publish the newest delivery of each scope, each in a transaction of its own.
 
-        Of a change log each delivery of a scope is loaded, in order, up to the first that is refused (one that lies behind
-        what is committed holds up none); one of several batches has an outcome for each. ``delivery`` names another one than
-        the newest (``2.csv``, or ``2.csv#1`` for an earlier revision that is frozen). With ``publish=False`` deliveries are
-        frozen only. What is wrong with one scope is its outcome, and the next one goes on; an :class:`OperationalError` ends
+        Of a change log each delivery of a scope is loaded, in the order of their positions; one of several batches has an
+        outcome for each. ``delivery`` names another one than the newest (``2.csv``, or ``2.csv#1`` for an earlier revision
+        that is frozen). With ``publish=False`` deliveries are frozen only. What is wrong with one scope is its outcome, and the next one goes on; an :class:`OperationalError` ends
         the run, keeping what was committed.
         """
         scopes = list(dict.fromkeys(scopes))
@@ -96,21 +95,24 @@ class Engine:
         with contextlib.closing(prepared(turns, prepare, lambda turn: turn.size <= AHEAD_BYTES)) as coming:
             for scope in scopes:
                 yield from done.get(scope, ())
+                early = Early(self.pipeline, self.sink, scope)
                 for turn, made in itertools.islice(coming, count[scope]):
-                    for outcome in () if scope in refused else self._finish(turn, made, restate, publish):
-                        if outcome.error and not self._is_behind(outcome):
+                    if scope in refused:
+                        continue
+                    for outcome in self._finish(turn, made, restate, publish):
+                        if outcome.error and self._ends_scope(outcome.error):
                             refused.add(scope)
-                        yield outcome
+                        if not early.takes(turn, outcome):
+                            yield outcome
+                    while (turned := early.next()) is not None:
+                        with contextlib.closing(preparer.prepare(turned)) as again:
+                            yield from self._finish(turned, again, restate, publish)
+                yield from early.left()
 
-    def _is_behind(self, outcome: Outcome) -> bool:
-        """Whether what was refused is behind what is committed, so that nothing waits for it."""
-        if not isinstance(outcome.error, UnexpectedCursor | BatchIdentityConflict) or outcome.extract is None:
-            return isinstance(outcome.error, Superseded)
-        if not isinstance(self.pipeline, ChangeLogTable):
-            return True  # other rows of a delivery that is committed
-        position = self.sink.position(self.pipeline.name, shard_of(self.pipeline.partitions, outcome.scope))
-        upper = outcome.extract.manifest.upper
-        return position is not None and upper is not None and upper <= position
+    def _ends_scope(self, error: EtlError) -> bool:
+        """Whether deliveries after a refused one wait for it; those of a log follow positions, and are told by them."""
+        behind = isinstance(error, Superseded | BatchIdentityConflict)
+        return not behind and not isinstance(self.pipeline, ChangeLogTable)
 
     def _turns(self, arrivals: list[Arrival], restated: bool) -> list[str | None]:
         """The names of what a scope's turn is, in order; None stands for the newest, whatever it is by then."""

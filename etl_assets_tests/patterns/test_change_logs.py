@@ -294,6 +294,51 @@ def test_several_deliveries_of_one_day_are_consumed_in_the_natural_order_of_thei
     assert [o.status for o in log.load(A)] == ["already committed"] * 4
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("events.jsonl", "events-2.jsonl", "events-10.jsonl"),
+        ("7f3a.jsonl", "c01e.jsonl", "0b.jsonl"),
+        ("c.jsonl", "b.jsonl", "a.jsonl"),
+        ("b.jsonl", "c.jsonl", "a.jsonl"),
+    ],
+)
+def test_deliveries_of_a_day_are_consumed_in_the_order_of_their_positions(log: World, names: tuple[str, ...]) -> None:
+    for number, name in enumerate(names, 1):
+        log.deliver(A, lines(upsert(2 * number - 1, number, 1, name), upsert(2 * number, 1, number + 1)), name)
+    assert [(o.status, o.batch and o.batch.split("/")[2]) for o in log.load_pending()] == [
+        ("committed", f"{name}#1@1") for name in names
+    ]
+    assert [r[:2] for r in live(log)] == [(1, names[-1]), (2, "pear"), (3, "pear"), (4, "pear")]
+    assert [(b.lower, b.upper) for b in log.ledger()] == [(0, 2), (2, 4), (4, 6)]
+    before = log.state()
+    assert [o.status for o in log.load(A)] == ["already committed"] * 3
+    assert (log.state(), log.survey().waiting(), log.warehouse.verify(log.pipeline)) == (before, [], [])
+
+
+def test_what_lies_behind_a_gap_in_a_day_is_refused_once_and_all_that_follows_is_consumed(log: World) -> None:
+    for name, pos in (("a.jsonl", 5), ("b.jsonl", 2), ("c.jsonl", 1), ("d.jsonl", 4)):
+        log.deliver(A, lines(upsert(pos, pos, 1, name)), name)
+    outcomes = log.load(A)
+    assert [(o.status, o.delivery and o.delivery.name) for o in outcomes] == [
+        *(("committed", name) for name in ("c.jsonl", "b.jsonl")),
+        *(("refused", name) for name in ("d.jsonl", "a.jsonl")),
+    ]
+    assert "positions 3 to 3 are missing: a gap" in str(outcomes[2].error)
+    log.deliver(A, lines(upsert(3, 3, 1, "e.jsonl")), "e.jsonl")
+    statuses = [o.status for o in log.load(A)]
+    assert statuses == ["already committed"] * 2 + ["committed"] * 3
+    assert (position(log), [r[:2] for r in live(log)]) == (5, [(1, "a.jsonl")])
+
+
+def test_days_whose_events_come_in_another_order_are_consumed_by_pending_runs(log: World) -> None:
+    for scope, pos in ((A, 3), (B, 2), (C, 1)):
+        log.deliver(scope, lines(upsert(pos, pos, 1, scope)))
+    for _ in range(3):
+        log.load_pending()
+    assert (position(log), log.survey().waiting(), [r[:2] for r in live(log)]) == (3, [], [(1, A)])
+
+
 def test_one_bad_file_stops_the_later_ones_of_the_log_and_a_later_run_completes(log: World) -> None:
     log.deliver(A, lines(upsert(1, 1, 1)), "1.jsonl")
     log.deliver(A, lines(upsert(2, 2, 1), "no event"), "2.jsonl")
@@ -303,6 +348,7 @@ def test_one_bad_file_stops_the_later_ones_of_the_log_and_a_later_run_completes(
     assert [(o.status, type(o.error).__name__) for o in outcomes] == [
         ("committed", "NoneType"),
         ("refused", "BadEvent"),
+        ("refused", "UnexpectedCursor"),
         ("refused", "UnexpectedCursor"),
     ]
     assert position(log) == 1
