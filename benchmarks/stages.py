@@ -32,7 +32,7 @@ STAGES: tuple[tuple[str, str, str], ...] = (
     ("parquet", "pyarrow.parquet", "ParquetWriter.write_table"),
     ("parquet", "pyarrow.parquet", "ParquetWriter.close"),
     ("sha256 of extract", "etl_assets.staging.stage", "_file_sha256"),
-    ("sha256 of extract", "etl_assets.sink.sqlite.warehouse", "candidate_path"),
+    ("sha256 of extract", "etl_assets.sink.sqlite.warehouse", "candidate_file"),
     ("freeze without fsync", "etl_assets.staging.extract", "StagedFolder.freeze"),
     ("fsync of extract", "os", "fsync"),
     ("stage file: read parquet", "etl_assets.sink.sqlite.stage_file", "_batches"),

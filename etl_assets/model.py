@@ -131,6 +131,11 @@ class Part:
     candidate_sha256: str
 
 
+CandidateFormat = Literal["arrow", "parquet"]
+#: How an extract is written. One of another format is not found; it is frozen again from the delivery.
+EXTRACT_FORMAT = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What an extract holds; stored beside it, with no clock in it: the same input and code give the same bytes.
@@ -156,7 +161,7 @@ class Manifest:
     rejected_rows: int
     rows: int
     candidate_sha256: str
-    rejects_sha256: str
+    rejects_sha256: str | None
     lower: int | None = None
     upper: int | None = None
     stale: int = 0
@@ -165,7 +170,8 @@ class Manifest:
     continues: bool = False
     seen: tuple[Seen, ...] = ()
     duplicates: int = 0
-    format: int = 1
+    candidate_format: CandidateFormat = "parquet"
+    format: int = EXTRACT_FORMAT
 
     @property
     def batch(self) -> str:
@@ -186,10 +192,11 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """A frozen extract: its folder and its manifest."""
+    """A frozen extract: its folder, its manifest, and the digest of the manifest's text."""
 
     folder: str
     manifest: Manifest
+    sha256: str
 
     @property
     def batches(self) -> tuple[Extract, ...]:
@@ -199,7 +206,7 @@ class Extract:
             replace(whole, **asdict(part), parts=(), part=number, continues=number < len(whole.parts))
             for number, part in enumerate(whole.parts, start=1)
         )
-        return tuple(Extract(self.folder, manifest) for manifest in parts) or (self,)
+        return tuple(replace(self, manifest=manifest) for manifest in parts) or (self,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +277,7 @@ class Batch:
     """One entry of the ledger. ``lower`` and ``upper`` are the positions that a change log's batch consumed.
 
     ``shard`` is the log's whose positions they are. A delivery that ``continues`` is committed with a later batch only.
+    ``manifest`` is the digest of the extract's manifest; a batch of an older release has none.
     """
 
     id: int
@@ -297,6 +305,7 @@ class Batch:
     committed_at: str
     shard: str = ""
     continues: bool = False
+    manifest: str | None = None
 
     @property
     def place(self) -> tuple[str, int]:

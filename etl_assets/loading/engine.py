@@ -17,6 +17,7 @@ from etl_assets.errors import (
     BatchIdentityConflict,
     DeliveryAbsent,
     EtlError,
+    ExtractDamaged,
     OperationalError,
     StaleWriter,
     Superseded,
@@ -164,9 +165,10 @@ class Engine:
                 return Outcome(self.pipeline.name, scope, "staged", self._batch_id(delivery), delivery, extract)
             receipt = self.sink.publish(self.pipeline, turn.claim, delivery, made.batch, made.stage, restate)
             return Outcome.received(delivery, extract, receipt)
-        except OperationalError:
-            raise
         except EtlError as error:
+            # A damaged extract is its own partition's trouble; any other error of operations would be the next one's, too.
+            if isinstance(error, OperationalError) and not isinstance(error, ExtractDamaged):
+                raise
             attempts = self._remember(turn.claim, delivery, error)
             batch = made.batch.manifest.batch if made.batch else self._batch_id(delivery) if delivery else None
             return Outcome(
@@ -175,7 +177,11 @@ class Engine:
 
     def _remember(self, claim: Claim | None, delivery: Delivery | None, error: EtlError) -> int:
         """Record a refusal that is about the delivery, or else that it was read: it may be its turn another time."""
-        if claim is None or delivery is None or isinstance(error, DeliveryAbsent | StaleWriter | UpstreamMoved):
+        if (
+            claim is None
+            or delivery is None
+            or isinstance(error, DeliveryAbsent | ExtractDamaged | StaleWriter | UpstreamMoved)
+        ):
             return 0
         if isinstance(error, Superseded | UnexpectedCursor):
             with contextlib.suppress(StaleWriter):

@@ -12,7 +12,7 @@ from etl_assets.loading.reading import Reader
 from etl_assets.loading.sources import Source
 from etl_assets.model import Batch, Claim, Delivery, Extract, Fetched
 from etl_assets.sink import Sink
-from etl_assets.staging import StagedFolder, stage
+from etl_assets.staging import StagedFolder, check_files, stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,7 @@ class Preparer:
     def _freeze(self, delivery: Delivery, fetched: Fetched | None, shown: str, work: Path) -> Extract:
         frozen = self.reader.frozen(delivery)
         if frozen is not None:
+            check_files(frozen)
             return frozen
         assert fetched is not None
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 from etl_assets.contract import Pipeline
@@ -89,9 +88,7 @@ class Reader:
                 continue
             if self.frozen(delivery):
                 return delivery, None, str(delivery)
-            kept = self.staged.kept_input(delivery)
-            if kept is not None:
-                shutil.copyfile(kept, work / INPUT)
+            if self.staged.restore_input(delivery, work / INPUT):
                 return delivery, Fetched(str(work / INPUT), delivery.sha256, delivery.size), str(delivery)
         raise MissingDelivery(
             f"{self.pipeline.name}/{scope}: revision {revision} of {name!r} was never read, or is not kept"

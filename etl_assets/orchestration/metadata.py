@@ -4,7 +4,6 @@ import datetime as dt
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -13,7 +12,7 @@ from etl_assets.contract import ChangeLogTable, Pipeline, WatermarkTable
 from etl_assets.contract.columns import Column
 from etl_assets.model import Batch, Changes, Extract, ExtractColumn, Receipt
 from etl_assets.orchestration.counting import TableRows
-from etl_assets.staging.extract import REJECTS
+from etl_assets.staging.extract import rejected_lines
 
 Metadata = dict[str, Any]
 
@@ -179,8 +178,8 @@ def _cell(value: object) -> str:
 
 def rejects_table(extract: Extract) -> str:
     """The first rejected rows: where they stand in the delivery, why, and what they are."""
-    with (Path(extract.folder) / REJECTS).open(encoding="utf-8") as file:
-        shown = [json.loads(line) for line in itertools.islice(file, REJECTS_SHOWN)]
+    with rejected_lines(extract) as lines:
+        shown = [json.loads(line) for line in itertools.islice(lines, REJECTS_SHOWN)]
     rows = [(r["line"] or "unknown", "; ".join(r["reasons"]), _values(r["row"])) for r in shown]
     more = extract.manifest.rejected_rows - len(rows)
     return markdown_table(("line", "why", "row"), rows) + (f"\n\n… and {more:,} more in the extract" if more else "")

@@ -6,7 +6,7 @@ Belongs here: how rows are written and digested. Does not belong here: which row
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 
 from etl_assets.model import ExtractColumn, Part
 from etl_assets.staging.casting import plain_text
+
+BATCH_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,9 @@ class Content:
 def write_candidate(
     path: Path, schema: pa.Schema, filled: Iterable[str], tables: Iterable[pa.Table]
 ) -> tuple[int, str]:
-    """Write tables, which come in order of key, to ``path``; returns the number of rows and the content digest.
+    """Write tables, which come in order of key, to ``path``; return the number of rows and the content digest.
+
+    An Arrow stream or a Parquet file, by the name of ``path``.
 
     The digest is canonical: rows by key, columns by name, columns without any value (not ``filled``) left out; so a
     new optional column in the contract changes no digest, and other logic under an old label does.
@@ -51,7 +55,7 @@ def write_candidate(
     hashed = _Hashed()
     form = pc_csv.WriteOptions(quoting_style="needed", batch_size=1 << 16)
     count = 0
-    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as candidate:
+    with _writer(path, schema) as candidate:
         text_schema = pa.schema([(n, plain_text(pa.array([], schema.field(n).type)).type) for n in canonical])
         writer = pc_csv.CSVWriter(hashed, text_schema, write_options=form)
         for table in tables:
@@ -65,6 +69,37 @@ def write_candidate(
     # What Arrow keeps for later would stand beside SQLite's pages for the rest of the run.
     pa.default_memory_pool().release_unused()
     return count, hashed.digest()
+
+
+def _writer(path: Path, schema: pa.Schema) -> Any:
+    if path.suffix == ".arrow":
+        return pa.ipc.new_stream(path, schema)
+    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False)
+
+
+def candidate_schema(source: Path | bytes) -> pa.Schema:
+    """Return the columns of candidate rows, which are a file or the bytes of one."""
+    if isinstance(source, Path) and source.suffix == ".parquet":
+        return pq.read_schema(source)
+    with _opened_stream(source) as stream:
+        return stream.schema
+
+
+def candidate_batches(source: Path | bytes, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield candidate rows in their order, some of their columns."""
+    if isinstance(source, Path) and source.suffix == ".parquet":
+        # A row group at a time: reading on through all of them lets Arrow hold many at once.
+        with pq.ParquetFile(source, pre_buffer=False) as file:
+            for group in range(file.num_row_groups):
+                yield from file.read_row_group(group, columns=list(columns)).to_batches(BATCH_ROWS)
+        return
+    with _opened_stream(source) as stream:
+        for batch in stream:
+            yield batch.select(list(columns))
+
+
+def _opened_stream(source: Path | bytes) -> Any:
+    return pa.ipc.open_stream(source if isinstance(source, bytes) else pa.OSFile(str(source)))
 
 
 class _Hashed:

@@ -17,7 +17,7 @@ from etl_assets.errors import DuplicateKey, TransformFailed
 from etl_assets.model import ExtractColumn, Fetched
 from etl_assets.staging.candidate import Content, write_candidate
 from etl_assets.staging.casting import arrow_type, cast
-from etl_assets.staging.extract import CANDIDATE, REJECTS
+from etl_assets.staging.extract import candidate_format, candidate_name
 from etl_assets.staging.folding import equal_in
 from etl_assets.staging.sorting import SortedRuns
 from etl_assets.staging.validating import find_invalid
@@ -40,8 +40,8 @@ def stage_computed(contract: DerivedTable, fetched: Fetched, shown: str, files: 
             filled |= {name for name in names if table[name].null_count < table.num_rows}
             runs.add(table)
     schema = pa.schema([(c.name, arrow_type(c)) for c in contract.columns])
-    rows, digest = write_candidate(files / CANDIDATE, schema, filled, _distinct(contract, runs.batches(), shown))
-    (files / REJECTS).touch()
+    path = files / candidate_name(candidate_format(fetched.size))
+    rows, digest = write_candidate(path, schema, filled, _distinct(contract, runs.batches(), shown))
     columns = tuple(
         ExtractColumn(c.name, c.type, resolution=c.resolution if c.type == "timestamp" else None)
         for c in contract.columns

@@ -1,37 +1,47 @@
-"""Extracts on disk: content-addressed folders, frozen by write, fsync, rename, fsync of the parent.
+"""Extracts on disk: content-addressed, frozen by write, fsync, rename, fsync of the parent.
 
 Belongs here: where an extract lies, how it is frozen, found and checked. Does not belong here: how its rows come about.
 
-A folder under ``.incoming`` belongs to the process that holds its lock; those whose process died are swept away by
-the next run. A frozen extract is never edited: its files are read-only, and what is read is compared with the
-digests in the manifest.
+A small extract is one file, a larger one a folder of files. What lies under ``.incoming`` belongs to the process that
+holds its lock; the next run sweeps away what dead processes left. A frozen extract is never edited: it is read-only. Its
+manifest is sealed, and all else is compared with the digests in the manifest.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import os
 import shutil
-import stat
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from etl_assets.errors import ExtractDamaged, StagingFailed
-from etl_assets.model import Delivery, Extract, ExtractColumn, Manifest, Part, Seen
+from etl_assets.model import EXTRACT_FORMAT, CandidateFormat, Delivery, Extract, Manifest
+from etl_assets.staging.manifest import sealed, unsealed
+from etl_assets.staging.packed import pack, unpack
 
 INCOMING = ".incoming"
-INPUT, CANDIDATE, REJECTS, MANIFEST = "input", "candidate.parquet", "rejects.jsonl", "manifest.json"
+INPUT, REJECTS, MANIFEST = "input", "rejects.jsonl", "manifest.json"
+#: What the name of an extract that is one file ends in.
+PACKED = ".tar.zst"
+#: A delivery of up to so many bytes has its candidate rows as an Arrow stream. If all its files come to no more than
+#: ``PACKED_BYTES``, they are packed.
+SMALL_INPUT, PACKED_BYTES = 256 << 10, 4 << 20
+READ_ONLY = 0o444
+BinaryFile = io.BytesIO | io.BufferedReader
 
 
 def safe_name(text: str) -> str:
-    """A file name for any text: percent-encoded, never hidden, never a path, of bounded length."""
+    """Return a file name for any text: percent-encoded, never hidden, never a path, of bounded length."""
     name = quote(text, safe=" !$&'()+,-=@^_{}~[]#")
     if name.startswith("."):
         name = "%2E" + name[1:]
@@ -47,31 +57,53 @@ class StagedFolder:
         self.root = Path(root).absolute()
 
     def folder(self, delivery: Delivery, code: str, transform_version: int) -> Path:
-        """Where the extract of these bytes under this contract and logic lies, or would lie."""
-        content = hashlib.sha256(f"{delivery.sha256} {code}".encode()).hexdigest()[:16]
+        """Return where the extract of these bytes under this contract and logic lies; a packed one is beside it."""
+        content = hashlib.sha256(f"{delivery.sha256} {code} {EXTRACT_FORMAT}".encode()).hexdigest()[:16]
         name = safe_name(f"{delivery.name}#{delivery.revision}@{transform_version}")
-        return self.root / safe_name(delivery.pipeline) / safe_name(delivery.scope) / f"{name}-{content}"
+        return self._partition(delivery) / f"{name}-{content}"
+
+    def _partition(self, delivery: Delivery) -> Path:
+        return self.root / safe_name(delivery.pipeline) / safe_name(delivery.scope)
 
     def find(self, delivery: Delivery, code: str, transform_version: int) -> Extract | None:
-        """The frozen extract, or None when there is none yet."""
+        """Return the frozen extract, or None when there is none yet. Raise :class:`ExtractDamaged` if it is another's."""
         folder = self.folder(delivery, code, transform_version)
-        try:
-            return Extract(str(folder), read_manifest(folder / MANIFEST))
-        except FileNotFoundError:
+        found = read_extract(folder.with_name(folder.name + PACKED)) or read_extract(folder)
+        if found is None:
             return None
+        manifest = found.manifest
+        named = (*manifest.identity, manifest.input_sha256, manifest.code, manifest.format)
+        identity = (delivery.pipeline, delivery.scope, delivery.name, delivery.revision, transform_version)
+        if named != (*identity, delivery.sha256, code, EXTRACT_FORMAT):
+            raise ExtractDamaged(
+                f"{found.folder} holds the extract of {manifest.batch}. {_ADVICE.format(found.folder)}"
+            )
+        return found
 
-    def kept_input(self, delivery: Delivery) -> Path | None:
-        """The exact bytes of a delivery, from any extract of it, whatever contract or logic made that."""
-        folder = self.root / safe_name(delivery.pipeline) / safe_name(delivery.scope)
-        for manifest in sorted(folder.glob(f"*/{MANIFEST}")):
-            found = read_manifest(manifest)
-            if (found.delivery, found.revision, found.input_sha256) == (
-                delivery.name,
-                delivery.revision,
-                delivery.sha256,
-            ):
-                return _checked(manifest.parent / INPUT, delivery.sha256)
-        return None
+    def restore_input(self, delivery: Delivery, target: Path) -> bool:
+        """Write the exact bytes of a delivery to ``target``, from any extract of it; False when none is kept.
+
+        Raise :class:`ExtractDamaged` when all that are kept have other bytes.
+        """
+        damaged: ExtractDamaged | None = None
+        for place in sorted(self._partition(delivery).glob("*")):
+            try:
+                if _described(place).get("input_sha256") != delivery.sha256:
+                    continue
+                with target.open("wb") as copy, _opened(place, INPUT, delivery.sha256) as kept:
+                    shutil.copyfileobj(kept, copy)
+                return True
+            except ExtractDamaged as error:
+                damaged = error
+        if damaged:
+            raise damaged
+        return False
+
+    def described(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Yield each extract, of whatever format, with the fields of its manifest."""
+        for place in sorted(self.root.glob("*/*/*")):
+            if INCOMING not in place.relative_to(self.root).parts:
+                yield place, _described(place)
 
     @contextlib.contextmanager
     def workspace(self) -> Iterator[Path]:
@@ -109,76 +141,151 @@ class StagedFolder:
                     os.close(lock)
 
     def freeze(self, files: Path, manifest: Manifest, folder: Path) -> Extract:
-        """Make ``files`` (holding input, candidate and rejects) the extract at ``folder``.
+        """Make ``files`` (holding input, candidates and rejects) the extract at ``folder``; a small one is packed.
 
-        Of two processes that freeze the same extract one wins, and both go on with its folder.
+        Of two processes that freeze the same extract one wins, and both go on with what it made.
         """
+        text = sealed(manifest)
+        frozen = folder
         with _as_staging_error(folder):
-            described = json.dumps(dataclasses.asdict(manifest), indent=1, ensure_ascii=False)
-            (files / MANIFEST).write_text(described + "\n", encoding="utf-8")
-            for file in files.iterdir():
+            members = sorted(files.iterdir())
+            if manifest.candidate_format == "arrow" and sum(m.stat().st_size for m in members) <= PACKED_BYTES:
+                frozen = folder.with_name(folder.name + PACKED)
+                contents = {MANIFEST: text} | {member.name: member.read_bytes() for member in members}
+                files = files.with_name("packed")
+                files.write_bytes(pack(contents))
+                written = [files]
+            else:
+                (files / MANIFEST).write_bytes(text)
+                written = [*members, files / MANIFEST]
+            for file in written:
                 _sync(file)
-                file.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
-            _sync(files)
+                file.chmod(READ_ONLY)
+            if files.is_dir():
+                _sync(files)
             _make_folders(folder.parent, self.root)
             try:
-                files.rename(folder)
+                files.rename(frozen)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
             _sync(folder.parent)
-        try:
-            return Extract(str(folder), read_manifest(folder / MANIFEST))
-        except FileNotFoundError as error:
-            raise ExtractDamaged(f"{folder} has no manifest. {_ANEW.format(folder)}") from error
+        found = read_extract(frozen)
+        if found is None:
+            raise ExtractDamaged(f"{frozen} has no manifest. {_ADVICE.format(frozen)}")
+        return found
 
 
-def candidate_name(part: int | None) -> str:
-    """The file with the candidate rows of a part; the first one's is that of a delivery that has no parts."""
-    return CANDIDATE if part in (None, 1) else f"candidate-{part}.parquet"
-
-
-def candidate_path(extract: Extract) -> Path:
-    """The candidate rows, checked against the manifest. Raises :class:`ExtractDamaged`."""
-    manifest = extract.manifest
-    return _checked(Path(extract.folder) / candidate_name(manifest.part), manifest.candidate_sha256)
-
-
-def kept_bytes(extract: Extract) -> Path:
-    """The delivery's exact bytes, checked against the manifest. Raises :class:`ExtractDamaged`."""
-    return _checked(Path(extract.folder) / INPUT, extract.manifest.input_sha256)
-
-
-def _checked(path: Path, sha256: str) -> Path:
-    """A file of an extract, if it is the one that its manifest names. Raises :class:`ExtractDamaged`."""
+def read_extract(place: Path) -> Extract | None:
+    """Return the extract at a place, or None when there is none. Raise :class:`ExtractDamaged` when it is not one."""
     try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ExtractDamaged(f"{path}: {error}. {_ANEW.format(path.parent)}") from error
-    if found != sha256:
-        raise ExtractDamaged(
-            f"{path} is not the file that its manifest names (sha256 {found[:12]}…, wanted {sha256[:12]}…). "
-            f"An extract is never edited. {_ANEW.format(path.parent)}"
-        )
-    return path
-
-
-_ANEW = "Remove the folder {}; the next run freezes it anew from the delivery"
-
-
-def read_manifest(path: Path) -> Manifest:
-    """Read a manifest back. Raises ``FileNotFoundError``, or :class:`ExtractDamaged` when it is not one."""
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        columns = tuple(ExtractColumn(**c) for c in fields.pop("columns"))
-        parts = tuple(Part(**p) for p in fields.pop("parts", ()))
-        seen = tuple(Seen(**one) for one in fields.pop("seen", ()))
-        return Manifest(**fields, columns=columns, parts=parts, seen=seen)
-    except FileNotFoundError:
-        raise
+        text = _manifest_text(place)
+        return Extract(str(place), *unsealed(text)) if text is not None else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ExtractDamaged(f"{path} is not a manifest ({error}). {_ANEW.format(path.parent)}") from error
+        raise ExtractDamaged(
+            f"{place / MANIFEST} is not as it was sealed ({error}). {_ADVICE.format(place)}"
+        ) from error
+
+
+def candidate_format(size: int) -> CandidateFormat:
+    """Return how the candidate rows of a delivery of so many bytes are written."""
+    return "arrow" if size <= SMALL_INPUT else "parquet"
+
+
+def candidate_name(form: CandidateFormat, part: int | None = None) -> str:
+    """Return the file of a part's candidate rows; the first one's is that of a delivery that has no parts."""
+    return f"candidate.{form}" if part in (None, 1) else f"candidate-{part}.{form}"
+
+
+def candidate_file(extract: Extract) -> Path | bytes:
+    """Return the candidate rows: their file, or its bytes where the extract is packed.
+
+    Raise :class:`ExtractDamaged` when they are not those of the manifest.
+    """
+    place, manifest = Path(extract.folder), extract.manifest
+    name = candidate_name(manifest.candidate_format, manifest.part)
+    with _opened(place, name, manifest.candidate_sha256) as file:
+        return file.read() if place.name.endswith(PACKED) else place / name
+
+
+@contextlib.contextmanager
+def kept_bytes(extract: Extract) -> Iterator[Path]:
+    """The delivery's exact bytes as a file. Raise :class:`ExtractDamaged` when they are not those of the manifest."""
+    place = Path(extract.folder)
+    with _opened(place, INPUT, extract.manifest.input_sha256) as file:
+        if not place.name.endswith(PACKED):
+            yield place / INPUT
+            return
+        with tempfile.NamedTemporaryFile(prefix="etl-input-") as copy:
+            copy.write(file.read())
+            copy.flush()
+            yield Path(copy.name)
+
+
+@contextlib.contextmanager
+def rejected_lines(extract: Extract) -> Iterator[Iterator[str]]:
+    """The rejected rows of an extract, a JSON object a line."""
+    if extract.manifest.rejects_sha256 is None:
+        yield iter(())
+        return
+    with _opened(Path(extract.folder), REJECTS, extract.manifest.rejects_sha256) as file:
+        yield io.TextIOWrapper(file, encoding="utf-8")
+
+
+def check_files(extract: Extract) -> None:
+    """Raise :class:`ExtractDamaged` unless every file of an extract is the one that its manifest names."""
+    manifest = extract.manifest
+    wanted = [(INPUT, manifest.input_sha256)]
+    for batch in extract.batches:
+        name = candidate_name(manifest.candidate_format, batch.manifest.part)
+        wanted.append((name, batch.manifest.candidate_sha256))
+    if manifest.rejects_sha256 is not None:
+        wanted.append((REJECTS, manifest.rejects_sha256))
+    for name, sha256 in wanted:
+        with _opened(Path(extract.folder), name, sha256):
+            pass
+
+
+@contextlib.contextmanager
+def _opened(place: Path, name: str, sha256: str) -> Iterator[BinaryFile]:
+    """A file of an extract, if it is the one that its manifest names. Raise :class:`ExtractDamaged` if not."""
+    try:
+        file: BinaryFile = io.BytesIO(_members(place)[name]) if place.is_file() else (place / name).open("rb")
+    except (OSError, ValueError, KeyError) as error:
+        raise ExtractDamaged(f"{place / name}: {error}. {_ADVICE.format(place)}") from error
+    with file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != sha256:
+            raise ExtractDamaged(
+                f"{place / name} is not the file that its manifest names (sha256 {found[:12]}…, wanted {sha256[:12]}…). "
+                f"An extract is never edited. {_ADVICE.format(place)}"
+            )
+        file.seek(0)
+        yield file
+
+
+_ADVICE = "Nothing was changed. Remove {}; the next run freezes it again from the delivery"
+
+
+def _members(place: Path) -> dict[str, bytes]:
+    return unpack(place.read_bytes())
+
+
+def _manifest_text(place: Path) -> bytes | None:
+    """The text of the manifest; None where there is no extract, or a folder without one."""
+    try:
+        return _members(place)[MANIFEST] if place.name.endswith(PACKED) else (place / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _described(place: Path) -> dict[str, Any]:
+    """The fields of a manifest of whatever format, not compared with its seal; none where there is no manifest."""
+    try:
+        fields = json.loads(_manifest_text(place) or b"{}")
+        return fields if isinstance(fields, dict) else {}
+    except (OSError, ValueError, KeyError) as error:
+        raise ExtractDamaged(f"{place / MANIFEST} is not a manifest ({error}). {_ADVICE.format(place)}") from error
 
 
 def _make_folders(folder: Path, root: Path) -> None:

@@ -16,7 +16,7 @@ from etl_assets.errors import ShrunkDelivery, ZeroBytes
 from etl_assets.model import ExtractColumn, Fetched, Part
 from etl_assets.staging.candidate import Content
 from etl_assets.staging.events import Event, Names, parse
-from etl_assets.staging.extract import REJECTS
+from etl_assets.staging.extract import candidate_format
 from etl_assets.staging.folding import DELETED, POSITION, VERSION
 from etl_assets.staging.lines import read_lines
 from etl_assets.staging.parts import Cutter, PartWriter
@@ -37,7 +37,8 @@ def stage_events(
     """
     interval = Interval()
     cutter = Cutter(contract.batch_events, cuts)
-    writing = PartWriter(contract, 1, shown, scratch)
+    form = candidate_format(fetched.size)
+    writing = PartWriter(contract, 1, form, shown, scratch)
     parts: list[Part] = []
     for table in read_events(contract, Path(fetched.path), shown, interval):
         for piece, events, begins in cutter.pieces(table):
@@ -45,13 +46,12 @@ def stage_events(
                 lower = parts[-1].upper if parts else interval.lower
                 assert lower is not None
                 parts.append(writing.write(files, lower, writing.upper))
-                writing = PartWriter(contract, len(parts) + 1, shown, scratch)
+                writing = PartWriter(contract, len(parts) + 1, form, shown, scratch)
             writing.add(piece, events)
     lower = parts[-1].upper if parts else interval.lower
     assert lower is not None
     parts.append(writing.write(files, lower, interval.end))
     check_counts(contract, fetched, shown, interval.events)
-    (files / REJECTS).touch()
     columns = [
         ExtractColumn(c.name, c.type, resolution=c.resolution if c.type == "timestamp" else None)
         for c in contract.columns

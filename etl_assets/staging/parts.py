@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from etl_assets.contract import ChangeLogTable
-from etl_assets.model import Part
+from etl_assets.model import CandidateFormat, Part
 from etl_assets.staging.candidate import write_candidate
 from etl_assets.staging.casting import arrow_type
 from etl_assets.staging.extract import candidate_name
@@ -70,8 +70,8 @@ class Cutter:
 class PartWriter:
     """One part being read: its events are sorted as they come, and written as candidate rows at its end."""
 
-    def __init__(self, contract: ChangeLogTable, number: int, shown: str, scratch: Path) -> None:
-        self.contract, self.number, self.shown = contract, number, shown
+    def __init__(self, contract: ChangeLogTable, number: int, form: CandidateFormat, shown: str, scratch: Path) -> None:
+        self.contract, self.number, self.form, self.shown = contract, number, form, shown
         self.scratch = scratch / f"part-{number}"
         self.scratch.mkdir()
         self.runs = SortedRuns([*contract.key, VERSION, POSITION], self.scratch)
@@ -91,6 +91,6 @@ class PartWriter:
         schema = pa.schema([*((c.name, arrow_type(c)) for c in self.contract.columns), *own])
         history = History()
         states = last_states(self.contract, self.runs.batches(), history)
-        rows, digest = write_candidate(files / candidate_name(self.number), schema, self.filled, states)
+        rows, digest = write_candidate(files / candidate_name(self.form, self.number), schema, self.filled, states)
         shutil.rmtree(self.scratch)
         return Part(lower, upper, self.events, rows, history.stale, digest, "")

@@ -72,7 +72,9 @@ class Rejects:
         ]
 
     def write(self, path: Path) -> None:
-        """One JSON object a row: line, reasons, and the row's values by column."""
+        """Write one JSON object a row with line, reasons, and the row's values by column; no file where there are none."""
+        if not self.rows:
+            return
         found = self.text.lines_of([r.record for r in self.rows if r.record is not None])
         with path.open("w", encoding="utf-8") as file:
             for row in sorted(self.rows, key=lambda r: (r.record is None, r.record or 0)):

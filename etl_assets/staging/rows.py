@@ -18,7 +18,7 @@ from etl_assets.contract import PartitionedTable, WatermarkTable
 from etl_assets.model import Delivery, ExtractColumn, Fetched
 from etl_assets.staging.candidate import Content, write_candidate
 from etl_assets.staging.casting import arrow_type, cast
-from etl_assets.staging.extract import CANDIDATE, REJECTS
+from etl_assets.staging.extract import REJECTS, candidate_format, candidate_name
 from etl_assets.staging.folding import DELETED, VERSION, fold
 from etl_assets.staging.header import Layout, match_header
 from etl_assets.staging.reading import Text, open_text, read_batches
@@ -71,7 +71,8 @@ def stage_rows(
     else:
         tables, span = distinct(contract, text, runs.batches()), []
     kept = (table.drop_columns(RECORD) for table in tables)
-    rows, digest = write_candidate(files / CANDIDATE, schema, filled, kept)
+    path = files / candidate_name(candidate_format(fetched.size))
+    rows, digest = write_candidate(path, schema, filled, kept)
     rejects.write(files / REJECTS)
     lower, upper = (min(span), max(span)) if span else (None, None)
     return Content(tuple(columns), source_rows, len(rejects.rows), rows, digest, lower, upper, duplicates=valid - rows)

@@ -11,7 +11,7 @@ from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline
 from etl_assets.model import Delivery, Extract, Fetched, Manifest
 from etl_assets.staging.candidate import Content
 from etl_assets.staging.computed import stage_computed
-from etl_assets.staging.extract import CANDIDATE, INPUT, REJECTS, StagedFolder, candidate_name
+from etl_assets.staging.extract import INPUT, REJECTS, StagedFolder, candidate_format, candidate_name
 from etl_assets.staging.logs import stage_events
 from etl_assets.staging.rows import stage_rows
 
@@ -47,6 +47,7 @@ def stage(
 
 
 def _manifest(contract: Pipeline, delivery: Delivery, fetched: Fetched, content: Content, files: Path) -> Manifest:
+    form = candidate_format(fetched.size)
     return Manifest(
         pipeline=delivery.pipeline,
         scope=delivery.scope,
@@ -62,17 +63,18 @@ def _manifest(contract: Pipeline, delivery: Delivery, fetched: Fetched, content:
         source_rows=content.source_rows,
         rejected_rows=content.rejected_rows,
         rows=content.rows,
-        candidate_sha256=_file_sha256(files / CANDIDATE),
-        rejects_sha256=_file_sha256(files / REJECTS),
+        candidate_sha256=_file_sha256(files / candidate_name(form)),
+        rejects_sha256=_file_sha256(files / REJECTS) if content.rejected_rows else None,
         lower=content.lower,
         upper=content.upper,
         stale=content.stale,
         parts=tuple(
-            replace(part, candidate_sha256=_file_sha256(files / candidate_name(number)))
+            replace(part, candidate_sha256=_file_sha256(files / candidate_name(form, number)))
             for number, part in enumerate(content.parts, start=1)
         ),
         seen=fetched.seen,
         duplicates=content.duplicates,
+        candidate_format=form,
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from etl_assets.contract import Daily, decimal, integer, quarantine, text, timestamp
 from etl_assets.errors import BadEvent, BatchIdentityConflict, InvalidRows, Superseded, UnexpectedCursor
+from etl_assets.staging.extract import rejected_lines
 from etl_assets_tests.patterns.kinds import KINDS, ORDERED, SNAPSHOTS, Kind, coded, day
 from etl_assets_tests.patterns.logs import done, kept, lines, position, prices
 from etl_assets_tests.world import World
@@ -356,7 +357,8 @@ def test_a_row_without_a_whole_key_is_never_a_row(
     assert (outcome.status, outcome.counts.rejected) == ("committed", 1)
     assert world.sql(f"SELECT id, code, value FROM {table}") == [(1, "a", 1)]
     assert outcome.extract is not None
-    assert reason in Path(outcome.extract.folder, "rejects.jsonl").read_text()
+    with rejected_lines(outcome.extract) as lines:
+        assert reason in next(lines)
 
 
 @pytest.mark.parametrize("name", ["partitioned", "reference", "log", "inclusive", "whole"])

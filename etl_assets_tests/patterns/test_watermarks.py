@@ -19,6 +19,7 @@ from etl_assets.errors import (
     Superseded,
     VersionConflict,
 )
+from etl_assets.staging.extract import rejected_lines
 from etl_assets_tests.patterns.logs import YEAR, A, B, C, D, done, kept, position, readings, refused, snapshot, versions
 from etl_assets_tests.sink.test_tables import around
 from etl_assets_tests.world import World
@@ -152,7 +153,8 @@ def test_rows_without_a_watermark_are_quarantined_with_their_line_and_reason(tmp
     assert [r[0] for r in live(world)] == ["a", "c"]
     (outcome,) = world.load(A)
     assert outcome.extract is not None
-    rejects = Path(outcome.extract.folder, "rejects.jsonl").read_text()
+    with rejected_lines(outcome.extract) as lines:
+        rejects = "".join(lines)
     assert "updated is required and has no value" in rejects
     assert "id is part of the key and" in rejects
 

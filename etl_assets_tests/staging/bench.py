@@ -11,13 +11,15 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from etl_assets.contract import PartitionedTable, Static, text
 from etl_assets.landing import natural_order
 from etl_assets.model import Delivery, Extract, Fetched
 from etl_assets.staging import StagedFolder, stage
-from etl_assets.staging.extract import CANDIDATE, INPUT, MANIFEST, REJECTS, candidate_path
+from etl_assets.staging.candidate import candidate_batches, candidate_schema
+from etl_assets.staging.extract import INPUT, MANIFEST, candidate_file, rejected_lines
+from etl_assets.staging.packed import unpack
 
 
 def table(*columns: Any, **changes: Any) -> PartitionedTable:
@@ -68,22 +70,32 @@ class Bench:
 
 def rows(extract: Extract) -> list[tuple[Any, ...]]:
     """The candidate rows in their order, columns in the contract's."""
-    found = pq.read_table(candidate_path(extract))
+    found = candidates(extract)
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True)) if found.num_rows else []
 
 
 def records(extract: Extract) -> list[dict[str, Any]]:
-    return pq.read_table(candidate_path(extract)).to_pylist()
+    return candidates(extract).to_pylist()
+
+
+def candidates(extract: Extract) -> pa.Table:
+    file = candidate_file(extract)
+    schema = candidate_schema(file)
+    return pa.Table.from_batches(candidate_batches(file, schema.names), schema)
 
 
 def rejects(extract: Extract) -> list[dict[str, Any]]:
-    lines = (Path(extract.folder) / REJECTS).read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    with rejected_lines(extract) as lines:
+        return [json.loads(line) for line in lines]
 
 
 def contents(extract: Extract) -> dict[str, bytes]:
-    """Every file of an extract, byte by byte."""
+    """Every file of an extract, byte by byte, whether it is packed or a folder."""
+    place = Path(extract.folder)
+    if place.is_file():
+        return unpack(place.read_bytes())
     return {str(p.relative_to(extract.folder)): p.read_bytes() for p in sorted(Path(extract.folder).rglob("*"))}
 
 
-FILES = {INPUT, CANDIDATE, REJECTS, MANIFEST}
+#: Of a small extract without rejected rows.
+FILES = {INPUT, "candidate.arrow", MANIFEST}

@@ -209,7 +209,7 @@ def test_a_rowwise_transform_in_pieces_gives_what_it_gives_for_the_whole(
     assert sizes == [500]
     assert rows(pieces) == rows(whole) == [(i, i / 4) for i in range(1, 501)]
     assert pieces.manifest.digest == whole.manifest.digest
-    assert contents(pieces)["candidate.parquet"] == contents(whole)["candidate.parquet"]
+    assert contents(pieces)["candidate.arrow"] == contents(whole)["candidate.arrow"]
 
 
 def test_a_rowwise_transform_names_lines_of_later_pieces(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

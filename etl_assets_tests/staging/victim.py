@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import integer, text
+from etl_assets.staging import extract
 from etl_assets_tests.staging.bench import Bench, table
 
 CONTRACT = table(integer("id"), text("näme"), name="files", key=["id"], new_columns="add")
@@ -39,7 +40,12 @@ class Steps:
             self.count += 1
             if self.count == self.at and not self.after:
                 os.kill(os.getpid(), signal.SIGKILL)
-            while call is RENAME and self.wait and Path(args[0]).is_dir() and not Path(self.wait).exists():
+            while (
+                call is RENAME
+                and self.wait
+                and Path(args[0]).name in ("extract", "packed")
+                and not Path(self.wait).exists()
+            ):
                 time.sleep(0.002)
             number = self.count
             try:
@@ -63,6 +69,8 @@ def freeze(order: dict[str, Any]) -> int:
     bench = Bench(Path(order["root"]))
     if not order.get("wait"):
         bench.staged.sweep()
+    if order.get("folder"):
+        extract.SMALL_INPUT = -1
     for name in ("fsync", "chmod", "rename", "mkdir"):
         setattr(os, name, steps.watch(getattr(os, name)))
     io.open = steps.watch(io.open, writes)  # type: ignore[assignment]  # what pathlib opens files with

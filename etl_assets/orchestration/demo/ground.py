@@ -14,6 +14,7 @@ from typing import Any
 from etl_assets.orchestration.demo.plan import DERIVED
 from etl_assets.settings import Settings
 from etl_assets.sink import open_sink
+from etl_assets.staging import StagedFolder
 
 #: Lists what a demo delivered, with digests. It lies in the landing, where hidden files are no deliveries.
 MARKER = ".demo.json"
@@ -131,9 +132,9 @@ class Ground:
             if relative != MARKER and known.get(relative.removesuffix(".part")) != _sha256(file):
                 raise ForeignData(_say(file))
         digests = set(known.values())
-        for manifest in Path(self.settings.staged).glob("*/*/*/manifest.json"):
-            if not _ours(json.loads(manifest.read_text()), digests):
-                raise ForeignData(_say(manifest.parent))
+        for place, described in StagedFolder(self.settings.staged).described():
+            if described and not _ours(described, digests):
+                raise ForeignData(_say(place))
         for batch in open_sink(self.settings.warehouse).ledger():
             if not _ours(dataclasses.asdict(batch), digests):
                 raise ForeignData(f"{_say(Path(self.settings.warehouse))} (batch {batch.batch})")

@@ -18,21 +18,23 @@ COUNTS = tuple(f.name for f in fields(Counts))
 _COLUMNS = (
     "id, batch, pipeline, scope, delivery, revision, delivery_order, transform_version, ordinal, operation, reason, "
     "operation_id, digest, input_sha256, code, generation, run, rows, lower, upper, "
-    f"{', '.join(COUNTS)}, supersedes, committed_at, shard, continues"
+    f"{', '.join(COUNTS)}, supersedes, committed_at, shard, continues, manifest"
 )
 
 _BATCH = (
     "SELECT b.id, b.batch, b.pipeline, b.scope, b.delivery, b.revision, b.delivery_order, b.transform_version, b.ordinal, "
     "b.operation, b.reason, b.operation_id, b.digest, b.input_sha256, b.code, b.generation, b.run, b.rows, b.lower, b.upper, "
-    f"{', '.join('b.' + c for c in COUNTS)}, s.batch, b.committed_at, b.shard, b.continues "
+    f"{', '.join('b.' + c for c in COUNTS)}, s.batch, b.committed_at, b.shard, b.continues, b.manifest "
     "FROM etl_batch b LEFT JOIN etl_batch s ON s.id = b.supersedes "
 )
 
 
 def _batch(row: tuple[Any, ...]) -> Batch:
+    counts, after = 20, 20 + len(COUNTS)
     plain = (f.name for f in fields(Batch) if f.name != "counts")
-    values = dict(zip(plain, (*row[:20], *row[-4:-1], bool(row[-1])), strict=True))
-    return Batch(**values, counts=Counts(*row[20:-4]))
+    values = dict(zip(plain, (*row[:counts], *row[after:]), strict=True))
+    values["continues"] = bool(values["continues"])
+    return Batch(**values, counts=Counts(*row[counts:after]))
 
 
 def _only(alias: str, pipeline: str, scopes: Sequence[str] | None) -> tuple[str, list[str]]:
@@ -89,8 +91,8 @@ def insert_batch(connection: sqlite3.Connection, batch: Batch, supersedes: int |
         *(*batch.counts.as_dict().values(), supersedes),
     )
     marks = ", ".join("?" * len(values))
-    values = (*values, batch.shard, batch.continues)
-    connection.execute(f"INSERT INTO etl_batch ({_COLUMNS}) VALUES ({marks}, {NOW}, ?, ?)", values)
+    values = (*values, batch.shard, batch.continues, batch.manifest)
+    connection.execute(f"INSERT INTO etl_batch ({_COLUMNS}) VALUES ({marks}, {NOW}, ?, ?, ?)", values)
     return str(connection.execute("SELECT committed_at FROM etl_batch WHERE id = ?", (batch.id,)).fetchone()[0])
 
 

@@ -114,6 +114,7 @@ def publish(
         committed_at="",
         shard=shard_of(pipeline.partitions, manifest.scope),
         continues=manifest.continues,
+        manifest=extract.sha256,
     )
     committed_at = ledger.insert_batch(connection, batch, partition.batch.id if partition.batch else None)
     record_upstream(connection, number, manifest.seen)

@@ -42,18 +42,19 @@ class Said:
         first = pa.array([values[0] for values in wanted])
         place, at = columns.index(VERSION), [columns.index(name) for name in key]
         passed: set[tuple[Any, ...]] = set()
-        for table in read_events(self.contract, kept_bytes(self.extract), manifest.delivery, Interval()):
-            position = table[POSITION]
-            inside = pc.and_(pc.greater(position, manifest.lower), pc.less_equal(position, manifest.upper))
-            rows = table.filter(inside).combine_chunks()
-            leading = stored(kinds[key[0]], rows[key[0]].combine_chunks())
-            rows = rows.filter(pc.is_in(pc.cast(leading, first.type), first))
-            values = [stored(kinds[name], rows[name].combine_chunks()).to_pylist() for name in columns]
-            for row in zip(*values, strict=True):
-                own = tuple(row[i] for i in at)
-                if own not in wanted or own in passed:
-                    continue
-                if row[place] > wanted[own]:
-                    passed.add(own)
-                elif row[place] == wanted[own]:
-                    yield row
+        with kept_bytes(self.extract) as path:
+            for table in read_events(self.contract, path, manifest.delivery, Interval()):
+                position = table[POSITION]
+                inside = pc.and_(pc.greater(position, manifest.lower), pc.less_equal(position, manifest.upper))
+                rows = table.filter(inside).combine_chunks()
+                leading = stored(kinds[key[0]], rows[key[0]].combine_chunks())
+                rows = rows.filter(pc.is_in(pc.cast(leading, first.type), first))
+                values = [stored(kinds[name], rows[name].combine_chunks()).to_pylist() for name in columns]
+                for row in zip(*values, strict=True):
+                    own = tuple(row[i] for i in at)
+                    if own not in wanted or own in passed:
+                        continue
+                    if row[place] > wanted[own]:
+                        passed.add(own)
+                    elif row[place] == wanted[own]:
+                        yield row

@@ -155,7 +155,10 @@ _SECOND = (
     "CREATE INDEX etl_outbox_status ON etl_outbox (status, id, topic)",
 )
 
-_THIRD: tuple[str, ...] = ()
+_THIRD: tuple[str, ...] = (
+    # The sha256 of the manifest that the batch was published from.
+    "ALTER TABLE etl_batch ADD COLUMN manifest TEXT",
+)
 
 MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND, _THIRD)
 

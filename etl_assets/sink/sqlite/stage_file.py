@@ -13,16 +13,15 @@ from pathlib import Path
 import adbc_driver_sqlite.dbapi as adbc
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from etl_assets.errors import StagingFailed
 from etl_assets.model import ExtractColumn, Manifest
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.tables import storage
+from etl_assets.staging.candidate import candidate_batches, candidate_schema
 from etl_assets.staging.casting import plain_text
 from etl_assets.staging.history import DISPUTE, HISTORY
 
-BATCH_ROWS = 1 << 16
 TABLE = "stage.candidate"
 #: Of a change log: the lowest version that stood before a candidate's own (NULL where none did), and all of them by its rowid.
 LEAST, EARLIER = "_least", "stage.earlier"
@@ -30,7 +29,7 @@ LEAST, EARLIER = "_least", "stage.earlier"
 DISPUTED = "stage.disputed"
 
 
-def build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[str]) -> None:
+def build(candidate: Path | bytes, manifest: Manifest, target: Path, index: Sequence[str]) -> None:
     """Write the candidate rows of an extract to ``target`` in their order; index them by ``index`` if any is named.
 
     Raises :class:`StagingFailed` when the file cannot be written.
@@ -43,10 +42,10 @@ def build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[str
         ) from error
 
 
-def _build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[str]) -> None:
+def _build(candidate: Path | bytes, manifest: Manifest, target: Path, index: Sequence[str]) -> None:
     schema = pa.schema([(c.name, _storage_type(c.type)) for c in manifest.columns])
     columns = ", ".join(f"{quoted(c.name)} {storage(c.type)}" for c in manifest.columns)
-    log = HISTORY in pq.read_schema(candidate).names
+    log = HISTORY in candidate_schema(candidate).names
     if log:
         schema = schema.append(pa.field(LEAST, pa.int64()))
         columns += f", {LEAST} INTEGER"
@@ -76,51 +75,44 @@ def _build(candidate: Path, manifest: Manifest, target: Path, index: Sequence[st
             plain.close()
 
 
-def _batches(candidate: Path, manifest: Manifest, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    # A row group at a time: reading on through all of them lets Arrow hold many at once.
-    with pq.ParquetFile(candidate, pre_buffer=False) as file:
-        for group in range(file.num_row_groups):
-            for batch in file.read_row_group(group).to_batches(BATCH_ROWS):
-                columns = [stored(column, batch[column.name]) for column in manifest.columns]
-                if LEAST in schema.names:
-                    columns.append(pc.list_element(pc.list_slice(batch[HISTORY], 0, 1, return_fixed_size_list=True), 0))
-                yield pa.record_batch(columns, schema=schema)
+def _batches(candidate: Path | bytes, manifest: Manifest, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    log = LEAST in schema.names
+    names = [column.name for column in manifest.columns]
+    for batch in candidate_batches(candidate, [*names, HISTORY] if log else names):
+        columns = [stored(column, batch[column.name]) for column in manifest.columns]
+        if log:
+            columns.append(pc.list_element(pc.list_slice(batch[HISTORY], 0, 1, return_fixed_size_list=True), 0))
+        yield pa.record_batch(columns, schema=schema)
 
 
 _EARLIER = pa.schema([("_candidate", pa.int64()), ("_version", pa.int64())])
 
 
-def _earlier(candidate: Path) -> Iterator[pa.RecordBatch]:
+def _earlier(candidate: Path | bytes) -> Iterator[pa.RecordBatch]:
     """What stood before, by the rowid that the candidate has in the stage file."""
     first = 1
-    with pq.ParquetFile(candidate, pre_buffer=False) as file:
-        for group in range(file.num_row_groups):
-            for batch in file.read_row_group(group, columns=[HISTORY]).to_batches(BATCH_ROWS):
-                lists = batch[HISTORY]
-                owners = pc.add(pc.cast(pc.list_parent_indices(lists), pa.int64()), first)
-                yield pa.record_batch([owners, pc.list_flatten(lists)], schema=_EARLIER)
-                first += batch.num_rows
+    for batch in candidate_batches(candidate, [HISTORY]):
+        lists = batch[HISTORY]
+        owners = pc.add(pc.cast(pc.list_parent_indices(lists), pa.int64()), first)
+        yield pa.record_batch([owners, pc.list_flatten(lists)], schema=_EARLIER)
+        first += batch.num_rows
 
 
 _DISPUTED = pa.schema([("_candidate", pa.int64()), ("_version", pa.int64()), ("_states", pa.string())])
 
 
-def _disputed(candidate: Path) -> Iterator[pa.RecordBatch]:
-    """Disputes, by the rowid that the candidate has in the stage file; extracts of earlier releases have none."""
+def _disputed(candidate: Path | bytes) -> Iterator[pa.RecordBatch]:
+    """Disputes, by the rowid that the candidate has in the stage file."""
     first = 1
-    with pq.ParquetFile(candidate, pre_buffer=False) as file:
-        if DISPUTE not in file.schema_arrow.names:
-            return
-        for group in range(file.num_row_groups):
-            for batch in file.read_row_group(group, columns=[DISPUTE]).to_batches(BATCH_ROWS):
-                disputes = batch[DISPUTE]
-                found = pc.indices_nonzero(disputes.is_valid())
-                if len(found):
-                    disputes = disputes.take(found)
-                    owners = pc.add(pc.cast(found, pa.int64()), first)
-                    states = [pc.struct_field(disputes, name) for name in ("version", "states")]
-                    yield pa.record_batch([owners, *states], schema=_DISPUTED)
-                first += batch.num_rows
+    for batch in candidate_batches(candidate, [DISPUTE]):
+        disputes = batch[DISPUTE]
+        found = pc.indices_nonzero(disputes.is_valid())
+        if len(found):
+            disputes = disputes.take(found)
+            owners = pc.add(pc.cast(found, pa.int64()), first)
+            states = [pc.struct_field(disputes, name) for name in ("version", "states")]
+            yield pa.record_batch([owners, *states], schema=_DISPUTED)
+        first += batch.num_rows
 
 
 def _storage_type(kind: str) -> pa.DataType:

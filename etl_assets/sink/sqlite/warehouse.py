@@ -30,7 +30,7 @@ from etl_assets.sink.sqlite import deriving, ledger, outbox, schema, stage_file
 from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, Held, quoted, reading, writing
 from etl_assets.sink.sqlite.publish import check_writer, publish
 from etl_assets.sink.sqlite.verifying import differing_scopes, profile, verify_table
-from etl_assets.staging.extract import candidate_path
+from etl_assets.staging.extract import candidate_file
 
 
 class SQLiteWarehouse:
@@ -73,7 +73,7 @@ class SQLiteWarehouse:
         index = pipeline.key if complete or self._has_rows(pipeline.name, extract.manifest.scope) else ()
         stage = work / "stage.sqlite"
         stage.unlink(missing_ok=True)  # of the batch before
-        stage_file.build(candidate_path(extract), extract.manifest, stage, index)
+        stage_file.build(candidate_file(extract), extract.manifest, stage, index)
         return stage
 
     def publish(
