@@ -94,6 +94,14 @@ class RewrittenDelivery(DeliveryRefused):
     """The same name with other bytes, where the contract says that names are never used again."""
 
 
+class UndecidedNames(DeliveryRefused):
+    """Names of deliveries that do not tell which of them is the newest one."""
+
+
+class UnrelatedDeliveries(DeliveryRefused):
+    """Deliveries of one partition that came together and share no key: parts of a whole, not corrections of each other."""
+
+
 # --------------------------------------------------------------------------- nothing to read (yet)
 class DeliveryAbsent(EtlError):
     """There is no delivery to read; not an empty one."""

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
+from etl_assets.naming import is_later
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
@@ -310,6 +312,10 @@ class Batch:
     @property
     def place(self) -> tuple[str, int]:
         return (self.order, self.revision)
+
+    def is_newer_than(self, name: str, order: str, revision: int) -> bool:
+        """Return whether its delivery is known to be newer than another one of its scope, by name or as a revision."""
+        return self.revision > revision if self.delivery == name else is_later(self.order, order) is True
 
 
 @dataclass(frozen=True, slots=True)

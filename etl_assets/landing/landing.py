@@ -14,9 +14,10 @@ from upath import UPath
 from etl_assets.contract import DeliveredTable
 from etl_assets.errors import LandingUnreachable, StillArriving
 from etl_assets.landing.files import Copy, modified, reading, stamp_of
-from etl_assets.landing.names import is_unicode, landing_segment, natural_order, printable
+from etl_assets.landing.names import is_unicode, landing_segment, printable
 from etl_assets.landing.patterns import Pattern, Place, is_pattern
 from etl_assets.model import Arrival, Delivery, Fetched
+from etl_assets.naming import natural_order
 
 #: Names under which tools write before they rename; what stands before the suffix is the delivery to come.
 ARRIVING_SUFFIXES = (".part", ".partial", ".tmp", ".filepart", ".crdownload", ".uploading")

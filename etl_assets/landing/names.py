@@ -1,21 +1,6 @@
-"""Names of deliveries: how they are ordered, and how keys and odd bytes stand in them."""
+"""How partition keys and odd bytes stand in paths."""
 
 from __future__ import annotations
-
-import re
-
-
-def natural_order(name: str) -> str:
-    """A text that compares as people order names: ``9.csv`` before ``10.csv``.
-
-    Each run of digits is written with the count of its digits in front, so that plain text comparison, in Python
-    and in the database, compares numbers by value. The name itself at the end breaks ties such as 01 and 1.
-    """
-    parts = []
-    for digits, other in re.findall(r"(\d+)|(\D+)", name, flags=re.ASCII):
-        number = digits.lstrip("0") or "0"
-        parts.append(f"0{len(number):04d}{number}" if digits else other)
-    return "".join(parts) + "\x01" + name
 
 
 def landing_segment(key: str) -> str:

@@ -69,8 +69,8 @@ class Engine:
 
         Of a change log each delivery of a scope is loaded, in the order of their positions; one of several batches has an
         outcome for each. ``delivery`` names another one than the newest (``2.csv``, or ``2.csv#1`` for an earlier revision
-        that is frozen). With ``publish=False`` deliveries are frozen only. What is wrong with one scope is its outcome, and the next one goes on; an :class:`OperationalError` ends
-        the run, keeping what was committed.
+        that is frozen). With ``publish=False`` deliveries are frozen only. What is wrong with one scope is its outcome, and
+        the next one goes on; an :class:`OperationalError` ends the run, keeping what was committed.
         """
         scopes = list(dict.fromkeys(scopes))
         self.check_scopes(scopes)
@@ -81,7 +81,7 @@ class Engine:
         claims = self.sink.claim(self.pipeline, open_scopes, run) if open_scopes else {}
         self.staged.sweep()
         turns = [
-            Turn(scope, name, claims.get(scope), sum(a.size for a in arrivals[scope]))
+            Turn(scope, name, claims.get(scope), sum(a.size for a in arrivals[scope]), named=delivery is not None)
             for scope in scopes
             if scope not in done
             for name in ([delivery] if delivery else self._turns(arrivals[scope], bool(restate)))

@@ -7,22 +7,37 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from etl_assets.contract import ChangeLogTable, Pipeline
-from etl_assets.errors import EtlError, RewrittenDelivery, StagingFailed
-from etl_assets.loading.reading import Reader
+from etl_assets.errors import (
+    DeliveryAbsent,
+    DeliveryRefused,
+    EtlError,
+    RewrittenDelivery,
+    StagingFailed,
+    UnrelatedDeliveries,
+)
+from etl_assets.loading.reading import Read, Reader
 from etl_assets.loading.sources import Source
-from etl_assets.model import Batch, Claim, Delivery, Extract, Fetched
+from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched
+from etl_assets.naming import shown
 from etl_assets.sink import Sink
 from etl_assets.staging import StagedFolder, check_files, stage
+
+#: Deliveries that wait beside a newer one and are compared with it: the newest so many.
+COMPARED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One delivery to load: of a scope, by name or the newest (None); ``size`` is that of the scope's files."""
+    """One delivery to load: of a scope, by name or the newest (None); ``size`` is that of the scope's files.
+
+    ``named`` says that a person chose it.
+    """
 
     scope: str
     name: str | None
     claim: Claim | None
     size: int
+    named: bool = False
 
 
 @dataclass(slots=True)
@@ -70,12 +85,14 @@ class Preparer:
                 raise self.reader.missing(turn.scope)
             work = made.held.enter_context(self.staged.workspace())
             made.work = work
-            made.delivery, fetched, shown = self.reader.read(turn.scope, turn.name, work)
-            self._check_redelivery(made.delivery, shown)
-            made.extract = self._freeze(made.delivery, fetched, shown, work)
+            read = self.reader.read(turn.scope, turn.name, work, turn.named)
+            made.delivery = read.delivery
+            self._check_redelivery(made.delivery, read.shown)
+            made.extract = self._freeze(made.delivery, read.fetched, read.shown, work)
             made.known = self._known_parts(made.delivery) if made.extract.manifest.parts else {}
             made.batch = next(b for b in made.extract.batches if not made.is_known(b))
             made.stage = self.sink.prepare(self.pipeline, made.batch, work)
+            self._check_related(read, made.extract.manifest.rows, made.stage, work)
         except EtlError as error:
             made.error = error
         except BaseException:
@@ -89,6 +106,39 @@ class Preparer:
                 f"{shown} has other bytes than were read under this name before (it is revision {delivery.revision}); "
                 "redelivery='strict'. Deliver corrections under a new name"
             )
+
+    def _check_related(self, read: Read, rows: int, prepared: Path, work: Path) -> None:
+        """Refuse a delivery that shares no key with one that waits beside it: a correction does.
+
+        Where it has no rows, those beside it are compared with each other.
+        """
+        first = (read.shown, prepared) if rows else None
+        for number, arrival in enumerate(reversed(read.beside[-COMPARED:])):
+            folder = work / f"beside-{number}"
+            folder.mkdir()
+            other = self._stage_file(arrival, folder)
+            if other is None:
+                continue
+            first = first or (shown(arrival.path), other)
+            if not self.sink.is_related(self.pipeline, first[1], other):
+                raise UnrelatedDeliveries(
+                    f"{first[0]} and {shown(arrival.path)} came together and share no "
+                    f"{'key' if self.pipeline.key else 'row'}: they are parts of a whole, or of two things, and no corrections "
+                    "of each other. None of them is loaded, and nothing was changed; deliver the partition's rows in one "
+                    "file, or load one on purpose by its name (--delivery)"
+                )
+
+    def _stage_file(self, arrival: Arrival, folder: Path) -> Path | None:
+        """What another delivery would be published from; None where it cannot be read or has no rows, and so tells nothing."""
+        try:
+            fetched = self.source.fetch(arrival, folder / "input")
+            identity = (self.pipeline.name, arrival.scope, arrival.name, 1, arrival.order)
+            delivery = Delivery(*identity, fetched.sha256, fetched.size, arrival.stamp)
+            staged = StagedFolder(folder / "staged")
+            extract = stage(self.pipeline, delivery, fetched, shown(arrival.path), staged, folder)
+            return self.sink.prepare(self.pipeline, extract, folder) if extract.manifest.rows else None
+        except (DeliveryRefused, DeliveryAbsent):
+            return None
 
     def _freeze(self, delivery: Delivery, fetched: Fetched | None, shown: str, work: Path) -> Extract:
         frozen = self.reader.frozen(delivery)

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from etl_assets.contract import Pipeline
-from etl_assets.errors import MissingDelivery, StillArriving
+from etl_assets.errors import EtlError, MissingDelivery, StillArriving, UndecidedNames, UnrelatedDeliveries
+from etl_assets.loading.choosing import beside, doubt, in_doubt, newest, order_counts
 from etl_assets.loading.sources import Source
-from etl_assets.model import Arrival, Delivery, Extract, Fetched
+from etl_assets.model import Arrival, Delivery, Extract, Fetched, RecordedDelivery
+from etl_assets.naming import shown
 from etl_assets.sink import Sink
 from etl_assets.staging import StagedFolder
 from etl_assets.staging.extract import INPUT
+
+#: ``2.csv#1``: an earlier revision, as a person names it. A name may hold any character.
+_REVISION = re.compile(r"(.+)#([0-9]+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A delivery that was read, its bytes where they are not frozen yet, and its path for messages.
+
+    ``beside`` are deliveries of its partition that wait for the same turn, which nobody has chosen between.
+    """
+
+    delivery: Delivery
+    fetched: Fetched | None
+    shown: str
+    beside: tuple[Arrival, ...] = ()
 
 
 class Reader:
@@ -20,23 +40,23 @@ class Reader:
     def __init__(self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder) -> None:
         self.pipeline, self.source, self.sink, self.staged = pipeline, source, sink, staged
 
-    def read(self, scope: str, wanted: str | None, work: Path) -> tuple[Delivery, Fetched | None, str]:
-        """The delivery to load, its bytes where they are not frozen yet, and its path for messages.
+    def read(self, scope: str, wanted: str | None, work: Path, named: bool = False) -> Read:
+        """Read the delivery to load: the newest, or the one ``wanted``.
 
-        ``wanted`` names another one than the newest. Raises :class:`MissingDelivery`, :class:`StillArriving`, and what
-        the source raises.
+        A delivery that a person ``named`` is taken whatever else lies there, and may be a revision (``2.csv#1``); a file of
+        that whole name comes first. Raises :class:`MissingDelivery`, :class:`StillArriving`, :class:`UndecidedNames`, and
+        what the source raises.
         """
-        if wanted and (match := re.fullmatch(r"(.+)#(\d+)", wanted)):
+        arrivals = self.source.arrivals(scope)
+        if named and wanted and all(a.name != wanted for a in arrivals) and (match := _REVISION.fullmatch(wanted)):
             return self._read_revision(scope, match[1], int(match[2]), work)
-        arrival = self._choose(scope, wanted)
-        named = [
-            r.delivery for r in self.sink.deliveries(self.pipeline.name, [scope]) if r.delivery.name == arrival.name
-        ]
-        last = named[-1] if named else None
+        recorded = {r.delivery.name: r for r in self.sink.deliveries(self.pipeline.name, [scope])}
+        arrival, waiting = self._choose(scope, arrivals, wanted, named, recorded)
+        last = recorded[arrival.name].delivery if arrival.name in recorded else None
         if last and last.stamp == arrival.stamp and self.frozen(last):
-            return last, None, arrival.path
+            return Read(last, None, shown(arrival.path), tuple(waiting))
         fetched = self.source.fetch(arrival, work / "input")
-        return self._identify(arrival, fetched, last), fetched, arrival.path
+        return Read(self._identify(arrival, fetched, last), fetched, shown(arrival.path), tuple(waiting))
 
     def frozen(self, delivery: Delivery) -> Extract | None:
         """The extract of a delivery under this very contract and logic, if it has been made."""
@@ -49,23 +69,54 @@ class Reader:
             "The partition is missing, which is not empty: nothing was changed"
         )
 
-    def _choose(self, scope: str, wanted: str | None) -> Arrival:
-        """The newest complete arrival, or the named one; listed anew, since the claim may have waited."""
-        arrivals = self.source.arrivals(scope)
+    def _choose(
+        self,
+        scope: str,
+        arrivals: Sequence[Arrival],
+        wanted: str | None,
+        named: bool,
+        recorded: Mapping[str, RecordedDelivery],
+    ) -> tuple[Arrival, Sequence[Arrival]]:
+        """The newest complete arrival, or the one that is wanted; and what waits beside it, unless a person named it.
+
+        Raises :class:`UndecidedNames`.
+        """
         if not arrivals:
             raise self.missing(scope)
-        if wanted is not None:
-            named = [a for a in arrivals if a.name == wanted]
-            if not named:
-                raise MissingDelivery(
-                    f"{self.pipeline.name}/{scope}: no delivery is named {wanted!r}; there are "
-                    f"{', '.join(a.name for a in arrivals)}"
-                )
-            return named[0]
         complete = [a for a in arrivals if not a.arriving]
-        if not complete:
-            raise StillArriving(f"{arrivals[-1].path}: {arrivals[-1].arriving}; it is read once it is complete")
-        return complete[-1]
+        if wanted is None and not complete:
+            last = arrivals[-1]
+            raise StillArriving(f"{shown(last.path)}: {last.arriving}; it is read once it is complete")
+        chosen = next((a for a in arrivals if a.name == wanted), None) if wanted is not None else complete[-1]
+        if chosen is None:
+            raise MissingDelivery(
+                f"{self.pipeline.name}/{scope}: no delivery is named {shown(wanted or '')!r}; there are "
+                f"{', '.join(shown(a.name) for a in arrivals)}"
+            )
+        if named or not order_counts(self.pipeline):
+            return chosen, ()
+        batches = self.sink.ledger(self.pipeline.name, [scope])
+        current = self.sink.current(self.pipeline.name, [scope]).get(scope) if self.pipeline.newest_counts else None
+        committed = {(b.delivery, b.revision) for b in batches}
+
+        def is_open(arrival: Arrival) -> bool:
+            known = recorded.get(arrival.name)
+            done = known and (arrival.name, known.delivery.revision) in committed
+            return not (known and done and is_unchanged(self.source, arrival, known.delivery))
+
+        waiting = [a for a in complete if is_open(a)]
+        if wanted is None:
+            chosen = newest(complete, waiting, current)
+        placed = [current] if current else [] if self.pipeline.newest_counts else batches
+        doubts = in_doubt(self.pipeline, waiting, {b.delivery: b.order for b in placed})
+        if doubts and (self.pipeline.newest_counts or chosen.name in doubts):
+            name = chosen.name if chosen.name in doubts else min(doubts)
+            raise UndecidedNames(f"{self.pipeline.name}/{scope}: {doubt(name, doubts[name])}")
+        refusal = recorded[chosen.name].refusal if chosen.name in recorded else None
+        if refusal and refusal.kind == UnrelatedDeliveries.__name__:
+            # It stays refused beside those that it came with, one of which a person has chosen perhaps.
+            return chosen, [a for a in complete if a is not chosen]
+        return chosen, beside(chosen, waiting, current.order if current else None)
 
     def _identify(self, arrival: Arrival, fetched: Fetched, last: Delivery | None) -> Delivery:
         """Give the bytes that were read their revision.
@@ -80,16 +131,28 @@ class Reader:
             *(fetched.sha256, fetched.size, arrival.stamp),
         )
 
-    def _read_revision(self, scope: str, name: str, revision: int, work: Path) -> tuple[Delivery, Fetched | None, str]:
+    def _read_revision(self, scope: str, name: str, revision: int, work: Path) -> Read:
         """An earlier revision, from the exact bytes that an extract keeps."""
         for recorded in self.sink.deliveries(self.pipeline.name, [scope]):
             delivery = recorded.delivery
             if (delivery.scope, delivery.name, delivery.revision) != (scope, name, revision):
                 continue
             if self.frozen(delivery):
-                return delivery, None, str(delivery)
+                return Read(delivery, None, str(delivery))
             if self.staged.restore_input(delivery, work / INPUT):
-                return delivery, Fetched(str(work / INPUT), delivery.sha256, delivery.size), str(delivery)
+                return Read(delivery, Fetched(str(work / INPUT), delivery.sha256, delivery.size), str(delivery))
         raise MissingDelivery(
-            f"{self.pipeline.name}/{scope}: revision {revision} of {name!r} was never read, or is not kept"
+            f"{self.pipeline.name}/{scope}: revision {revision} of {shown(name)!r} was never read, or is not kept"
         )
+
+
+def is_unchanged(source: Source, arrival: Arrival, delivery: Delivery) -> bool:
+    """Return whether an arrival is what was read under its name: by its stamp, or else, where it has its size, by its bytes."""
+    if arrival.stamp == delivery.stamp:
+        return True
+    if arrival.size != delivery.size:
+        return False
+    try:
+        return source.sha256(arrival) == delivery.sha256
+    except EtlError:
+        return False  # it is read in its turn, and what is wrong is said there

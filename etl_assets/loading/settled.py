@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from etl_assets.contract import Pipeline
-from etl_assets.errors import EtlError
+from etl_assets.loading.choosing import in_doubt, newest
 from etl_assets.loading.outcome import Outcome
+from etl_assets.loading.reading import is_unchanged
 from etl_assets.loading.sources import Source
 from etl_assets.model import Arrival, Batch, Delivery, Extract, Receipt, Restatement
 from etl_assets.sink import Sink
@@ -42,7 +43,9 @@ class Settled:
             known[recorded.delivery.scope, recorded.delivery.name] = recorded.delivery
         version = self.pipeline.transform_version
         ledger: dict[tuple[str, str, int], list[Batch]] = defaultdict(list)
+        ever: set[tuple[str, str, int]] = set()
         for batch in self.sink.ledger(self.pipeline.name, scopes):
+            ever.add((batch.scope, batch.delivery, batch.revision))
             if batch.transform_version == version:
                 ledger[batch.scope, batch.delivery, batch.revision].append(batch)
         current = self.sink.current(self.pipeline.name, scopes)
@@ -51,7 +54,7 @@ class Settled:
         def settle(arrival: Arrival) -> list[Outcome]:
             """The batches of a delivery that is committed whole; none where it is not."""
             delivery = known.get((arrival.scope, arrival.name))
-            if delivery is None or arrival.scope in differing or not self._unchanged(arrival, delivery):
+            if delivery is None or arrival.scope in differing or not is_unchanged(self.source, arrival, delivery):
                 return []
             found = ledger.get((delivery.scope, delivery.name, delivery.revision), [])
             batch = found[-1] if found else None
@@ -66,11 +69,27 @@ class Settled:
             receipts = (Receipt("already committed", b, superseded_by=superseded_by) for b in batches)
             return [Outcome.received(delivery, extract, receipt) for receipt in receipts]
 
+        def is_open(arrival: Arrival) -> bool:
+            delivery = known.get((arrival.scope, arrival.name))
+            done = delivery and (delivery.scope, delivery.name, delivery.revision) in ever
+            return not (delivery and done and is_unchanged(self.source, arrival, delivery))
+
+        def doubtful(complete: Sequence[Arrival]) -> bool:
+            """Whether another delivery waits there, and the last by name is not known to be the newest one."""
+            batch = current.get(complete[-1].scope)
+            if not self.pipeline.newest_counts or len(complete) == 1 or batch is None:
+                return False
+            waiting = [a for a in complete if is_open(a)]
+            standing = {batch.delivery: batch.order}
+            return newest(complete, waiting, batch) is not complete[-1] or bool(
+                in_doubt(self.pipeline, waiting, standing)
+            )
+
         found: dict[str, list[Outcome]] = {}
         for scope in scopes:
             complete = [a for a in arrivals[scope] if not a.arriving]
             settled = [settle(a) for a in (complete[-1:] if self.pipeline.newest_counts else complete)]
-            if settled and all(settled):
+            if settled and all(settled) and not doubtful(complete):
                 found[scope] = [outcome for outcomes in settled for outcome in outcomes]
         return found
 
@@ -89,17 +108,6 @@ class Settled:
             delivery = known[batch.scope, batch.delivery, batch.revision]
             found[batch.scope] = [Outcome.received(delivery, self._frozen(delivery), receipt)]
         return found
-
-    def _unchanged(self, arrival: Arrival, delivery: Delivery) -> bool:
-        """Whether an arrival is what was read under its name: by its stamp, or else, where it has its size, by its bytes."""
-        if arrival.stamp == delivery.stamp:
-            return True
-        if arrival.size != delivery.size:
-            return False
-        try:
-            return self.source.sha256(arrival) == delivery.sha256
-        except EtlError:
-            return False  # it is read in its turn, and what is wrong is said there
 
     def _successor(self, batch: Batch, current: Mapping[str, Batch]) -> str | None:
         """The batch that its scope's rows stand for instead, where only the newest delivery counts."""

@@ -15,8 +15,9 @@ from typing import Protocol
 
 from etl_assets.contract import DerivedTable, Pipeline
 from etl_assets.errors import StagingFailed, StillArriving, UpstreamMoved
-from etl_assets.landing import Landing, natural_order
+from etl_assets.landing import Landing
 from etl_assets.model import Arrival, Delivery, Fetched, Seen
+from etl_assets.naming import natural_order
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink
 

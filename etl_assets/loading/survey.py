@@ -12,8 +12,11 @@ from typing import Literal
 
 from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, WatermarkTable
 from etl_assets.contract.partitions import shard_of, shards_of
+from etl_assets.errors import UnrelatedDeliveries
+from etl_assets.loading.choosing import doubt, in_doubt, newest, order_counts
 from etl_assets.loading.sources import Source, open_source
-from etl_assets.model import Arrival, Batch, Delivery, Manifest, RecordedDelivery
+from etl_assets.model import Arrival, Batch, Delivery, Manifest, RecordedDelivery, Refusal
+from etl_assets.naming import shown
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
 from etl_assets.staging import StagedFolder
@@ -80,11 +83,14 @@ class _Surveyor:
             self.recorded[known.delivery.scope, known.delivery.name].append(known)
         self.batches: dict[tuple[str, str, int], Batch] = {}
         self.begun: dict[tuple[str, str, int], Batch] = {}
+        #: The names of each scope that are committed, with their orders.
+        self.placed: dict[str, dict[str, str]] = defaultdict(dict)
         self.restated: Batch | None = None
         for batch in sink.ledger(pipeline.name):
             place = (batch.scope, batch.delivery, batch.revision)
             # A delivery is committed with the last of its batches.
             (self.begun if batch.continues else self.batches)[place] = batch
+            self.placed[batch.scope][batch.delivery] = batch.order
             if batch.operation == "restate":
                 self.restated = batch
 
@@ -104,11 +110,12 @@ class _Surveyor:
 
     def _scope(self, scope: str, arrivals: list[Arrival]) -> list[Status]:
         complete = [a for a in arrivals if not a.arriving and a.known]
-        newest = complete[-1] if complete else None
+        chosen = self._newest(scope, complete)
+        doubts = self._doubts(scope, complete)
         found: list[tuple[tuple[str, int], Status]] = []
         present: set[tuple[str, int]] = set()
         for arrival in arrivals:
-            status = self._arrival(arrival, newest)
+            status = self._arrival(arrival, chosen, doubts.get(arrival.name))
             present.add((status.name, status.revision))
             found.append(((arrival.order, status.revision), status))
         for (other, name), revisions in self.recorded.items():
@@ -117,10 +124,43 @@ class _Surveyor:
                 found.extend((r.delivery.place, self._gone(r)) for r in gone)
         return [status for _, status in sorted(found, key=lambda placed: placed[0])]
 
-    def _arrival(self, arrival: Arrival, newest: Arrival | None) -> Status:
+    def _newest(self, scope: str, complete: list[Arrival]) -> Arrival | None:
+        if len(complete) < 2 or not self.pipeline.newest_counts:
+            return complete[-1] if complete else None
+        return newest(complete, [a for a in complete if not self._has_batch(a)], self.current.get(scope))
+
+    def _doubts(self, scope: str, complete: list[Arrival]) -> dict[str, str]:
+        """Why names, or contents, do not tell which of a scope's deliveries counts; by the names of those that are not loaded."""
+        if not order_counts(self.pipeline) or not complete:
+            return {}
+        if not self.pipeline.newest_counts:
+            standing = self.placed[scope]
+        else:
+            current = self.current.get(scope)
+            standing = {current.delivery: current.order} if current else {}
+        if len({*standing, *(a.name for a in complete)}) == 1:
+            return {}
+        waiting = [a for a in complete if not self._has_batch(a)]
+        found = in_doubt(self.pipeline, waiting, standing)
+        if found:
+            return {name: doubt(name, other) for name, other in found.items()}
+        refusals = [self._refusal(a) for a in waiting]
+        unrelated = [r.reason for r in refusals if r and r.kind == UnrelatedDeliveries.__name__]
+        return {a.name: unrelated[0] for a in waiting} if unrelated and len(complete) > 1 else {}
+
+    def _has_batch(self, arrival: Arrival) -> bool:
+        revision, _ = self._revision(arrival, self.recorded.get((arrival.scope, arrival.name), []))
+        return (arrival.scope, arrival.name, revision) in self.batches
+
+    def _refusal(self, arrival: Arrival) -> Refusal | None:
+        """How these very bytes were refused under this very contract."""
+        _, known = self._revision(arrival, self.recorded.get((arrival.scope, arrival.name), []))
+        return known.refusal if known and known.refusal and known.refusal.code == self.pipeline.code else None
+
+    def _arrival(self, arrival: Arrival, chosen: Arrival | None, attention: str | None) -> Status:
         recorded = self.recorded.get((arrival.scope, arrival.name), [])
         revision, known = self._revision(arrival, recorded)
-        is_newest = arrival is newest or not self.pipeline.newest_counts
+        is_newest = arrival is chosen or not self.pipeline.newest_counts or attention is not None
 
         def status(state: State, reason: str, attempts: int = 0, waits: bool = False) -> Status:
             place = (self.pipeline.name, arrival.scope, arrival.name, revision)
@@ -132,11 +172,13 @@ class _Surveyor:
             )
         if arrival.arriving:
             return status("still arriving", arrival.arriving)
-        settled = self._settled(arrival.scope, arrival.name, revision, (arrival.order, revision))
+        settled = self._settled(arrival.scope, arrival.name, revision, arrival.order)
         if settled:
             return status(*settled)
-        if not is_newest and newest is not None:
-            return status("arrived", f"older than {newest.name}, which is the one that a run takes")
+        if attention:
+            return status("needs attention", attention, known.refusal.attempts if known and known.refusal else 0)
+        if not is_newest and chosen is not None:
+            return status("arrived", f"older than {shown(chosen.name)}, which is the one that a run takes")
         if known is not None:
             refusal = known.refusal
             if refusal and refusal.code == self.pipeline.code:
@@ -181,19 +223,19 @@ class _Surveyor:
             return last.delivery.revision, last
         return last.delivery.revision + 1, None
 
-    def _settled(self, scope: str, name: str, revision: int, place: tuple[str, int]) -> tuple[State, str] | None:
+    def _settled(self, scope: str, name: str, revision: int, order: str) -> tuple[State, str] | None:
         """Committed or superseded, by the ledger; None when the ledger has nothing that settles it."""
         current = self.current.get(scope)
         batch = self.batches.get((scope, name, revision))
         if not self.pipeline.newest_counts:
             if batch is None:
-                return self._overtaken(scope, place)
+                return self._overtaken(scope, name, order, revision)
             begun = self.restated
             if begun and batch.id < begun.id:
                 return "superseded", f"by {begun.batch}, which the table was made of anew ({begun.reason})"
             return "committed", self._committed(batch)
         if batch is None:
-            if current and current.place > place:
+            if current and current.is_newer_than(name, order, revision):
                 return "superseded", f"{current.batch} is committed, and its delivery is newer"
             return None
         if current and (current.delivery, current.revision) == (name, revision):
@@ -206,18 +248,19 @@ class _Surveyor:
         logic = f"; by transform version {batch.transform_version}, the contract has {self.pipeline.transform_version}"
         return f"as {batch.batch} at {batch.committed_at}{logic if older else ''}"
 
-    def _overtaken(self, scope: str, place: tuple[str, int]) -> tuple[State, str] | None:
+    def _overtaken(self, scope: str, name: str, order: str, revision: int) -> tuple[State, str] | None:
         """A complete snapshot that was not committed before a later one was."""
         if not isinstance(self.pipeline, WatermarkTable) or self.pipeline.complete == "no":
             return None
         begun = self.restated.id if self.restated else 0
-        later = [b for b in self.batches.values() if b.id >= begun and (b.scope, *b.place) > (scope, *place)]
+        since = [b for b in self.batches.values() if b.id >= begun and b.scope >= scope]
+        later = [b for b in since if b.scope > scope or b.is_newer_than(name, order, revision)]
         return ("superseded", f"{later[-1].batch} is committed, a later snapshot") if later else None
 
     def _gone(self, recorded: RecordedDelivery) -> Status:
         """A delivery whose bytes are no longer in landing."""
         delivery: Delivery = recorded.delivery
-        settled = self._settled(delivery.scope, delivery.name, delivery.revision, delivery.place)
+        settled = self._settled(delivery.scope, delivery.name, delivery.revision, delivery.order)
         state: State
         if settled:
             state, reason = settled

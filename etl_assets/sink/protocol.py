@@ -45,6 +45,9 @@ class Sink(Protocol):
     def prepare(self, pipeline: Pipeline, extract: Extract, work: Path) -> Path:
         """Make what can be made of an extract before the transaction, in the private folder ``work``."""
 
+    def is_related(self, pipeline: Pipeline, prepared: Path, other: Path) -> bool:
+        """Whether two prepared extracts share a key, or a row where there is no key."""
+
     def publish(
         self,
         pipeline: Pipeline,

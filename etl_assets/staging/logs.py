@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from etl_assets.contract import ChangeLogTable
 from etl_assets.errors import ShrunkDelivery, ZeroBytes
-from etl_assets.model import ExtractColumn, Fetched, Part
+from etl_assets.model import Delivery, ExtractColumn, Fetched, Part
 from etl_assets.staging.candidate import Content
 from etl_assets.staging.events import Event, Names, parse
 from etl_assets.staging.extract import candidate_format
@@ -28,7 +28,13 @@ CHUNK = 20_000
 
 
 def stage_events(
-    contract: ChangeLogTable, fetched: Fetched, shown: str, files: Path, scratch: Path, cuts: Sequence[int] = ()
+    contract: ChangeLogTable,
+    delivery: Delivery,
+    fetched: Fetched,
+    shown: str,
+    files: Path,
+    scratch: Path,
+    cuts: Sequence[int] = (),
 ) -> Content:
     """Write the last state of each key in a log's delivery to ``files``; nothing of a log is set aside.
 
@@ -40,7 +46,8 @@ def stage_events(
     form = candidate_format(fetched.size)
     writing = PartWriter(contract, 1, form, shown, scratch)
     parts: list[Part] = []
-    for table in read_events(contract, Path(fetched.path), shown, interval):
+    packed = is_packed(contract, delivery.name)
+    for table in read_events(contract, Path(fetched.path), shown, packed, interval):
         for piece, events, begins in cutter.pieces(table):
             if begins:
                 lower = parts[-1].upper if parts else interval.lower
@@ -75,14 +82,20 @@ def stage_events(
     )
 
 
-def read_events(contract: ChangeLogTable, path: Path, shown: str, interval: Interval) -> Iterator[pa.Table]:
+def is_packed(contract: ChangeLogTable, name: str) -> bool:
+    """Return whether a delivery is compressed, by the contract or its name."""
+    return contract.format.gzip or name.lower().endswith(".gz")
+
+
+def read_events(
+    contract: ChangeLogTable, path: Path, shown: str, packed: bool, interval: Interval
+) -> Iterator[pa.Table]:
     """Typed events in order of position, some thousands at a time; ``interval`` tells the positions at the end.
 
     Raises :class:`BadEvent`, :class:`BadPositions` or a broken delivery's error, naming the line.
     """
     chunk: list[Event] = []
     names = Names(contract)
-    packed = contract.format.gzip or shown.endswith(".gz")
     stated = contract.events.bounds == "stated"
     for number, fields in read_lines(path, shown, packed):
         if stated and interval.stated is None:

@@ -36,7 +36,7 @@ def stage(
     scratch.mkdir()
     files.mkdir()
     if isinstance(contract, ChangeLogTable):
-        content = stage_events(contract, fetched, shown, files, scratch, cuts)
+        content = stage_events(contract, delivery, fetched, shown, files, scratch, cuts)
     elif isinstance(contract, DerivedTable):
         content = stage_computed(contract, fetched, shown, files, scratch)
     else:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from etl_assets.contract import Hourly, PartitionedTable, Static
 from etl_assets.errors import LandingUnreachable, StagingFailed, StillArriving
-from etl_assets.landing import Landing, landing_segment, natural_order, settling
+from etl_assets.landing import Landing, landing_segment, settling
 from etl_assets.landing import landing as module
 from etl_assets.model import Arrival
+from etl_assets.naming import natural_order
 from etl_assets_tests.world import World, orders
 
 DAY, NEXT = "2024-01-01", "2024-01-02"

@@ -70,7 +70,7 @@ def test_the_same_bytes_under_a_new_name_are_a_new_delivery_that_changes_no_row(
 
 def test_of_two_files_that_came_at_once_the_newest_by_name_is_taken_and_numbers_count_as_numbers(world: World) -> None:
     world.deliver(DAY, content(PEAR), "10.csv")
-    world.deliver(DAY, content(FIG), "9.csv")
+    world.deliver(DAY, content(PEAR, FIG), "9.csv")
     (outcome,) = world.load_pending()
     assert outcome.batch == f"orders/{DAY}/10.csv#1@1"
     assert world.rows() == [AS_PEAR]
@@ -80,7 +80,7 @@ def test_of_two_files_that_came_at_once_the_newest_by_name_is_taken_and_numbers_
 
 def test_an_older_delivery_is_superseded_and_restating_it_is_recorded_with_its_reason(world: World) -> None:
     world.deliver(DAY, content(PEAR), "1.csv")
-    world.deliver(DAY, content(FIG), "2.csv")
+    world.deliver(DAY, content(PEAR, FIG), "2.csv")
     world.load(DAY)
     before = world.rows()
     (old,) = world.load(DAY, delivery="1.csv")

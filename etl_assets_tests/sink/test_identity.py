@@ -34,13 +34,13 @@ def test_two_processes_of_one_run_that_read_different_bytes_leave_the_truth_abou
     claim = loader.sink.claim(world.pipeline, [DAY], "one run")[DAY]
     with loader.staged.workspace() as work:
         reader = Reader(loader.pipeline, loader.source, loader.sink, loader.staged)
-        slow, fetched, _ = reader.read(DAY, None, work)
-        assert fetched is not None
+        read = reader.read(DAY, None, work)
+        assert read.fetched is not None
         path.write_text(HEADER + f"1,{DAY},pear,2\n")
         (fast,) = loader.load([DAY], "one run")
         assert fast.status == "committed"
         with pytest.raises(StaleWriter, match="other bytes were recorded as this revision"):
-            loader.sink.record(claim, slow)
+            loader.sink.record(claim, read.delivery)
     assert world.load(DAY)[0].status == "already committed"
     path.write_text(HEADER + f"1,{DAY},pear,3\n")
     (again,) = world.load(DAY)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from etl_assets.errors import Superseded
 from etl_assets.model import Manifest
+from etl_assets.naming import is_later
 from etl_assets.sink.sqlite import ledger
 
 
@@ -46,6 +47,7 @@ def look_back(connection: sqlite3.Connection, manifest: Manifest, number: int) -
         "revision": manifest.revision,
         "version": manifest.transform_version,
     }
+    connection.create_function("is_later", 2, is_later, deterministic=True)
     newer = connection.execute(
         f"SELECT batch, transform_version {_OWN} AND transform_version > :version ORDER BY id DESC LIMIT 1", names
     ).fetchone()
@@ -56,7 +58,8 @@ def look_back(connection: sqlite3.Connection, manifest: Manifest, number: int) -
         )
     (since,) = connection.execute(f"SELECT min(id) {_OWN} AND transform_version = :version", names).fetchone()
     later = connection.execute(
-        f"SELECT batch {_OWN} AND (scope, delivery_order, revision) > (:scope, :place, :revision) "
+        f"SELECT batch {_OWN} AND (scope > :scope OR scope = :scope AND "
+        "CASE WHEN delivery = :delivery THEN revision > :revision ELSE is_later(delivery_order, :place) END) "
         "ORDER BY scope DESC, delivery_order DESC, revision DESC LIMIT 1",
         names,
     ).fetchone()

@@ -8,12 +8,14 @@ they were published. An equal order is undecidable and refused.
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from etl_assets.contract import Repair, ReplacedTable
 from etl_assets.errors import MovedKeys
+from etl_assets.naming import is_later
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.stage_file import TABLE as CANDIDATE
 from etl_assets.sink.sqlite.tables import BATCH, PARTITION
@@ -59,6 +61,11 @@ def _comparable(pipeline: ReplacedTable, column: str, value: str) -> str:
     )
 
 
+@functools.lru_cache(maxsize=4096)
+def _names_are_tied(theirs: str | None, mine: str) -> bool:
+    return theirs is not None and is_later(theirs, mine) is None
+
+
 def settle_moves(connection: sqlite3.Connection, target: Target) -> Moves:
     """Compare the candidates with other partitions' claims on the same keys; make way for those that win."""
     if not target.table.repaired:
@@ -80,9 +87,14 @@ def settle_moves(connection: sqlite3.Connection, target: Target) -> Moves:
         f"FROM main.{table.aside} t CROSS JOIN {CANDIDATE} c ON {target.same_key('t', 'c')}",
         mine_values * 2,
     )
-    tie = connection.execute("SELECT _candidate, _other FROM temp.contested WHERE _theirs IS _mine LIMIT 1").fetchone()
+    tied = "_theirs IS _mine"
+    if policy.order == "delivery":
+        # Names that do not tell which is later are no order, though their texts differ.
+        tied = "names_are_tied(_theirs, _mine)"
+        connection.create_function("names_are_tied", 2, _names_are_tied, deterministic=True)
+    tie = connection.execute(f"SELECT _candidate, _other FROM temp.contested WHERE {tied} LIMIT 1").fetchone()
     if tie:
-        count = connection.execute("SELECT count(*) FROM temp.contested WHERE _theirs IS _mine").fetchone()[0]
+        count = connection.execute(f"SELECT count(*) FROM temp.contested WHERE {tied}").fetchone()[0]
         raise MovedKeys(_describe_tie(connection, target, tie, count, "the order that the contract declares is equal"))
     if not connection.execute("SELECT 1 FROM temp.contested LIMIT 1").fetchone():
         return Moves()

@@ -61,7 +61,8 @@ def publish(
     restate: Restatement | None,
 ) -> Receipt:
     """All of publish that happens between BEGIN IMMEDIATE and COMMIT; the candidate rows are attached as ``stage``."""
-    manifest = extract.manifest
+    # An extract of an earlier release has another form of the order.
+    manifest = replace(extract.manifest, order=delivery.order)
     check_writer(connection, claim)
     ledger.record_delivery(connection, delivery)
     ordinal = _ordinal(connection, restate, manifest) if restate else 0
@@ -212,7 +213,8 @@ def _check_order(connection: sqlite3.Connection, manifest: Manifest, current: Ba
             f"{manifest.batch} is superseded: {current.batch} was restated over this delivery ({current.reason}). Nothing was "
             "changed. Name the delivery that stands, or restate this one with a reason"
         )
-    if (manifest.order, manifest.revision) < current.place:
+    # Where names do not tell which is newer, a person has chosen.
+    if current.is_newer_than(manifest.delivery, manifest.order, manifest.revision):
         newer = f"delivery {current.delivery}#{current.revision} is newer"
     elif manifest.transform_version < current.transform_version:
         newer = f"transform version {current.transform_version} is newer"

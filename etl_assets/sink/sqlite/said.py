@@ -17,7 +17,7 @@ from etl_assets.model import Extract
 from etl_assets.sink.sqlite.stage_file import stored
 from etl_assets.staging.extract import kept_bytes
 from etl_assets.staging.folding import POSITION, VERSION
-from etl_assets.staging.logs import read_events
+from etl_assets.staging.logs import is_packed, read_events
 from etl_assets.staging.positions import Interval
 
 
@@ -42,8 +42,9 @@ class Said:
         first = pa.array([values[0] for values in wanted])
         place, at = columns.index(VERSION), [columns.index(name) for name in key]
         passed: set[tuple[Any, ...]] = set()
+        packed = is_packed(self.contract, manifest.delivery)
         with kept_bytes(self.extract) as path:
-            for table in read_events(self.contract, path, manifest.delivery, Interval()):
+            for table in read_events(self.contract, path, manifest.delivery, packed, Interval()):
                 position = table[POSITION]
                 inside = pc.and_(pc.greater(position, manifest.lower), pc.less_equal(position, manifest.upper))
                 rows = table.filter(inside).combine_chunks()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from etl_assets import __version__
 from etl_assets.errors import LedgerTooNew
+from etl_assets.sink.sqlite.reordering import reorder_names
 
-#: The ledger as it was first released. A later release appends a list of statements and never edits an earlier one.
+#: A statement, or a function where SQL cannot say it.
+Step = str | Callable[[sqlite3.Connection], None]
+
+#: The ledger as it was first released. A later release appends a list of steps and never edits an earlier one.
 _FIRST = (
     # One row a committed batch, in commit order. What is not in here did not happen.
     """CREATE TABLE etl_batch (
@@ -155,12 +159,14 @@ _SECOND = (
     "CREATE INDEX etl_outbox_status ON etl_outbox (status, id, topic)",
 )
 
-_THIRD: tuple[str, ...] = (
+_THIRD: tuple[Step, ...] = (
     # The sha256 of the manifest that the batch was published from.
     "ALTER TABLE etl_batch ADD COLUMN manifest TEXT",
+    # Names are compared by their stems.
+    reorder_names,
 )
 
-MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND, _THIRD)
+MIGRATIONS: Sequence[Sequence[Step]] = (_FIRST, _SECOND, _THIRD)
 
 
 def version(connection: sqlite3.Connection) -> int:
@@ -186,9 +192,12 @@ def migrate(connection: sqlite3.Connection) -> None:
         connection.execute(
             "CREATE TABLE etl_schema (version INTEGER PRIMARY KEY, release TEXT NOT NULL, applied_at TEXT NOT NULL) STRICT"
         )
-    for number, statements in enumerate(MIGRATIONS[have:], start=have + 1):
-        for statement in statements:
-            connection.execute(statement)
+    for number, steps in enumerate(MIGRATIONS[have:], start=have + 1):
+        for step in steps:
+            if isinstance(step, str):
+                connection.execute(step)
+            else:
+                step(connection)
         connection.execute(
             "INSERT INTO etl_schema VALUES (?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))", (number, __version__)
         )

@@ -75,6 +75,24 @@ def _build(candidate: Path | bytes, manifest: Manifest, target: Path, index: Seq
             plain.close()
 
 
+def share_rows(one: Path, other: Path, key: Sequence[str]) -> bool:
+    """Return whether two stage files have a key in common, or without one a whole row."""
+    connection = sqlite3.connect(f"{one.as_uri()}?mode=ro&immutable=1", uri=True)
+    try:
+        connection.execute("ATTACH DATABASE ? AS other", (f"{other.as_uri()}?mode=ro&immutable=1",))
+        mine, theirs = (
+            [row[1] for row in connection.execute(f"PRAGMA {schema}.table_info(candidate)")]
+            for schema in ("main", "other")
+        )
+        columns = ", ".join(map(quoted, key or [name for name in mine if name in theirs]))
+        query = f"SELECT {columns} FROM other.candidate INTERSECT SELECT {columns} FROM main.candidate LIMIT 1"
+        return connection.execute(query).fetchone() is not None
+    except sqlite3.Error as error:
+        raise StagingFailed(f"cannot compare {one} and {other}: {error}. Nothing was published") from error
+    finally:
+        connection.close()
+
+
 def _batches(candidate: Path | bytes, manifest: Manifest, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     log = LEAST in schema.names
     names = [column.name for column in manifest.columns]

@@ -76,6 +76,10 @@ class SQLiteWarehouse:
         stage_file.build(candidate_file(extract), extract.manifest, stage, index)
         return stage
 
+    def is_related(self, pipeline: Pipeline, prepared: Path, other: Path) -> bool:
+        """Whether two stage files share a key, or a row where there is no key."""
+        return stage_file.share_rows(prepared, other, pipeline.key)
+
     def publish(
         self,
         pipeline: Pipeline,
