@@ -108,7 +108,6 @@ def _shown(sink: Sink, attempts: Sequence[Attempt]) -> Metadata:
     counts = sink.message_counts("waiting", "parked").values()
     metadata: Metadata = {
         "sent": done.count("sent"),
-        "already_there": done.count("already there"),
         "not_taken": sum(a.reason is not None for a in attempts),
         "waiting": sum(of.get("waiting", 0) for of in counts),
         "parked": sum(of.get("parked", 0) for of in counts),

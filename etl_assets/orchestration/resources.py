@@ -5,7 +5,7 @@ import dataclasses
 import dagster as dg
 from pydantic import Field
 
-from etl_assets.settings import Settings
+from etl_assets.settings import RELAY, Settings
 
 #: Under this name ops, sensors and schedules ask for the resource.
 ROOMS = "rooms"
@@ -25,7 +25,10 @@ class Rooms(dg.ConfigurableResource):  # type: ignore[type-arg]  # it provides i
     @classmethod
     def from_environment(cls) -> "Rooms":
         """``ETL_LANDING``, ``ETL_STAGED`` and ``ETL_WAREHOUSE``, or the folders below ``data/``; and ``ETL_RELAY``."""
-        return cls(**dataclasses.asdict(Settings.from_environment()))
+        settings = Settings.from_environment()
+        places = dataclasses.asdict(settings)
+        # Dagster shows a resource's values, and a variable by its name: a relay's URL may hold a password or a token.
+        return cls(**places | {"relay": dg.EnvVar(RELAY) if settings.relay else None})
 
     @property
     def settings(self) -> Settings:

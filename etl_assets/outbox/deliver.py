@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from etl_assets.errors import RelayAtWork
 from etl_assets.model import Message
@@ -21,37 +20,37 @@ from etl_assets.sink import Sink
 class Patience:
     """How often a message is tried before it is parked, and how long to wait in between, in seconds.
 
-    The pause doubles from ``first`` to ``longest``. A receiver that says how long to wait is obeyed, up to a day.
+    The pause doubles from ``first`` to ``longest``. A receiver that asks for a longer one is obeyed, up to a day. One that
+    asks for a shorter one is obeyed after each of the first ``hurried`` attempts, so that it doesn't use all of them up.
     With the defaults a message is parked after almost a day of trying.
     """
 
     attempts: int = 30
     first: float = 15.0
     longest: float = 3_600.0
+    hurried: int = 5
 
     def pause(self, attempt: int, asked: float | None) -> float | None:
-        """Seconds until the next attempt after this one (from 1 on); None where it was the last."""
+        """Return the seconds until the next attempt after this one (from 1 on); None where it was the last."""
         if attempt >= self.attempts:
             return None
-        if asked is not None:
-            return min(asked, 86_400.0)
-        return min(self.first * 2.0 ** min(attempt - 1, 32), self.longest)
+        own = min(self.first * 2.0 ** min(attempt - 1, 32), self.longest)
+        if asked is None or (asked < own and attempt > self.hurried):
+            return own
+        return min(asked, 86_400.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One message that was tried. ``retry_after`` are seconds; None for one that was sent, or is parked."""
+    """One message that was tried. ``status`` is the ledger's afterwards; ``retry_after`` are seconds, where it is tried again.
+
+    A message that someone discards while it is on its way stays discarded, also where the receiver took it.
+    """
 
     message: Message
     outcome: Sent | Refused
+    status: str
     retry_after: float | None = None
-
-    @property
-    def status(self) -> Literal["sent", "already there", "waiting", "parked"]:
-        """What became of the message."""
-        if isinstance(self.outcome, Sent):
-            return "already there" if self.outcome.already else "sent"
-        return "parked" if self.retry_after is None else "waiting"
 
     @property
     def reason(self) -> str | None:
@@ -62,15 +61,19 @@ class Attempt:
     def said(self) -> str:
         """One line for a person."""
         if self.reason is None:
-            return self.status
+            return (
+                "sent" if self.status == "sent" else f"sent, though someone decided meanwhile that it is {self.status}"
+            )
         then = "parked" if self.retry_after is None else f"tried again in {self.retry_after:,.0f} s"
+        if self.status != ("parked" if self.retry_after is None else "waiting"):
+            then = f"{'released' if self.status == 'waiting' else self.status} meanwhile"
         return f"not taken, attempt {self.message.attempts + 1}, {then}: {self.reason}"
 
 
 def deliver(sink: Sink, relay: Relay, patience: Patience | None = None) -> Iterator[Attempt]:
     """Send every message whose turn it is; yields each once that is marked.
 
-    Raises :class:`RelayAtWork`, having done nothing, where another process does the same.
+    Raises :class:`RelayAtWork` where another process does the same, or where the warehouse is replaced meanwhile.
     """
     patience = patience or Patience()
     with sink.relaying() as alone:
@@ -81,8 +84,15 @@ def deliver(sink: Sink, relay: Relay, patience: Patience | None = None) -> Itera
             for message in messages:
                 if message.topic in held:
                     continue
+                if not sink.relays():
+                    raise RelayAtWork(
+                        "the warehouse was replaced while its messages were relayed. Nothing more was sent by this process; "
+                        "relay again"
+                    )
+                if not sink.waits(message):
+                    continue
                 attempt = _attempt(sink, relay, patience, message)
-                if attempt.retry_after is not None:
+                if attempt.status == "waiting":
                     held.add(message.topic)
                 yield attempt
 
@@ -90,8 +100,6 @@ def deliver(sink: Sink, relay: Relay, patience: Patience | None = None) -> Itera
 def _attempt(sink: Sink, relay: Relay, patience: Patience, message: Message) -> Attempt:
     outcome = relay.send(message)
     if isinstance(outcome, Sent):
-        sink.sent(message)
-        return Attempt(message, outcome)
-    pause = patience.pause(message.attempts + 1, outcome.retry_after)
-    sink.unsent(message, outcome.reason, pause)
-    return Attempt(message, outcome, pause)
+        return Attempt(message, outcome, sink.sent(message))
+    pause = None if outcome.final else patience.pause(message.attempts + 1, outcome.retry_after)
+    return Attempt(message, outcome, sink.unsent(message, outcome.reason, pause), pause)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from etl_assets.errors import RelayUnavailable
+from etl_assets.outbox.masking import shown
 from etl_assets.outbox.relay import Relay
 from etl_assets.settings import RELAY
 
 
 def open_relay(url: str | None) -> Relay:
-    """The relay for ``ETL_RELAY``: ``http://…``, ``https://…`` or ``kafka://host:port,host:port``.
+    """Return the relay for ``ETL_RELAY``: ``http://…``, ``https://…`` or ``kafka://host:port,host:port?option=value``.
 
     Raises :class:`RelayUnavailable`.
     """
@@ -18,18 +19,19 @@ def open_relay(url: str | None) -> Relay:
         raise RelayUnavailable(
             f"no relay is set, so messages wait. Set {RELAY}, as https://host/path or kafka://host:port,host:port"
         )
-    scheme, separator, rest = url.partition("://")
-    if separator and scheme in ("http", "https") and _host(url) and not {"?", "#"} & set(url):
+    scheme = url.partition("://")[0]
+    if scheme in ("http", "https") and _host(url) and not {"?", "#"} & set(url):
         from etl_assets.outbox.http import HttpRelay
 
         return HttpRelay(url)
-    if separator and scheme == "kafka" and rest.strip("/,"):
+    if scheme == "kafka":
         from etl_assets.outbox.kafka import KafkaRelay
+        from etl_assets.outbox.kafka_options import servers_and_options
 
-        return KafkaRelay(rest.strip("/"))
-    shown = f"{scheme}://…" if separator else repr(url)  # it may hold a password
+        servers, options = servers_and_options(url)
+        return KafkaRelay(servers, options=options)
     raise RelayUnavailable(
-        f"no relay for {shown} ({RELAY}): wanted https://host/path without a query, or kafka://host:port,host:port"
+        f"no relay for {shown(url)} ({RELAY}): wanted https://host/path without a query, or kafka://host:port,host:port"
     )
 
 

@@ -14,17 +14,19 @@ CONTENT_TYPE = "application/cloudevents+json"
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The receiver has the message; ``already`` where it says that it had it before."""
-
-    already: bool = False
+    """The receiver has the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The receiver did not take the message, or could not be reached; ``retry_after`` are seconds that it asks for."""
+    """The receiver did not take the message, or could not be reached; ``retry_after`` are seconds that it asks for.
+
+    ``final`` where the same message can't succeed however often it is sent.
+    """
 
     reason: str
     retry_after: float | None = None
+    final: bool = False
 
 
 class Relay(Protocol):

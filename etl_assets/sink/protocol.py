@@ -105,17 +105,26 @@ class Sink(Protocol):
     def relaying(self) -> AbstractContextManager[bool]:
         """The right to relay messages, which one process has at a time; False where another one has it."""
 
+    def relays(self) -> bool:
+        """Return whether that right is still this process': not where the warehouse was replaced by another one."""
+
     def due(self, held: Sequence[str] = (), limit: int = 100) -> list[Message]:
         """Messages to send now, in their order; none of the topics that are ``held``.
 
         Of each topic up to the first message that is not to be tried yet: later ones wait for it.
         """
 
-    def sent(self, message: Message) -> None:
-        """Note that a message was sent."""
+    def waits(self, message: Message) -> bool:
+        """Return whether a message that was due still waits, as it was read: nobody decided about it since."""
 
-    def unsent(self, message: Message, reason: str, retry_after: float | None) -> None:
-        """Note why a message was not taken. It is tried again after so many seconds; with None it is parked."""
+    def sent(self, message: Message) -> str:
+        """Note that a message was sent; returns its status, which another decision may have made since it was read."""
+
+    def unsent(self, message: Message, reason: str, retry_after: float | None) -> str:
+        """Note why a message was not taken; returns its status. It is tried again after so many seconds; with None it is parked.
+
+        A decision that was made about the message since it was read holds.
+        """
 
     def release(self, key: str) -> None:
         """Make a parked or waiting message due now. Raises :class:`~etl_assets.errors.UnknownMessage`."""

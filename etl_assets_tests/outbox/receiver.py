@@ -26,8 +26,8 @@ class Request:
 class Receiver:
     """``taken`` are messages in the order in which they were taken, each key once; ``requests`` all that came in.
 
-    ``script`` says how the next requests are answered, a status each or a function of the handler; then it is 201, or 409
-    for a key that was taken before. A status beyond 299 takes nothing.
+    ``script`` says how the next requests are answered, a status each or a function of the handler; then it is 201, also
+    for a key that was taken before, which is not taken again. A status beyond 299 takes nothing.
     """
 
     url: str
@@ -52,8 +52,8 @@ class Receiver:
         if callable(scripted):
             scripted(handler)
             return
-        status = scripted or (409 if known else 201)
-        if status < 300:
+        status = scripted or 201
+        if status < 300 and not known:
             self.taken.append(request)
         respond(handler, status)
 

@@ -118,12 +118,11 @@ def test_while_no_broker_is_there_messages_wait_with_the_reason_and_go_out_once_
     assert [status for _, status in relay(world, KafkaRelay(cluster))] == ["sent"] * 5
 
 
-def test_a_record_that_is_too_large_is_refused_and_holds_up_its_topic(tmp_path: Path, cluster: str) -> None:
+def test_a_record_that_is_too_large_is_parked_at_once(tmp_path: Path, cluster: str) -> None:
     world = World(tmp_path, shop())
     world.deliver(A, csv(f"1,{A},{'x' * 1_100_000},7", f"2,{A},fig,8"))
     world.load(A)
-    patience = Patience(attempts=1)
-    assert relay(world, KafkaRelay(cluster), patience) == [("1", "parked"), ("2", "sent"), (A, "sent")]
+    assert relay(world, KafkaRelay(cluster)) == [("1", "parked"), ("2", "sent"), (A, "sent")]
     (reason,) = world.sql("SELECT last_error FROM etl_outbox WHERE id = 1")[0]
     assert "MSG_SIZE_TOO_LARGE" in reason
 
@@ -132,3 +131,97 @@ def test_without_the_extra_it_is_said_which_one_is_needed(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(RelayUnavailable, match=r"needs the extra \[kafka\]"):
         open_relay("kafka://127.0.0.1:9092")
+
+
+# --------------------------------------------------------------------------- options
+
+
+def first_bytes(url: str) -> bytes:
+    """What a relay says first to a broker that only listens."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        server.settimeout(10.0)
+        port = server.getsockname()[1]
+        with closing(open_relay(url.replace("PORT", str(port)))):
+            line, _ = server.accept()
+            with closing(line):
+                line.settimeout(10.0)
+                return line.recv(3)
+
+
+HANDSHAKE = b"\x16\x03"
+
+
+@pytest.mark.parametrize(
+    "query, encrypted",
+    [
+        ("", False),
+        ("?security.protocol=SSL", True),
+        ("?security.protocol=SASL_SSL&sasl.mechanisms=PLAIN&sasl.username=me&sasl.password=s%26cret", True),
+        ("?properties=FILE", True),
+        ("?client.id=mine&properties=FILE", True),
+    ],
+)
+def test_the_protocol_of_the_options_is_the_one_that_is_spoken(tmp_path: Path, query: str, encrypted: bool) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# ours\nsecurity.protocol = SASL_SSL\nsasl.mechanism=PLAIN\n\nsasl.username=me\nsasl.password=a=b#c%41\n"
+    )
+    said = first_bytes(f"kafka://127.0.0.1:PORT/{query.replace('FILE', str(file))}")
+    assert (said[:2] == HANDSHAKE) is encrypted
+
+
+SASL = "security.protocol=SASL_SSL&sasl.mechanisms=PLAIN&sasl.username=me"
+
+
+@pytest.mark.parametrize(
+    "rest, named",
+    [
+        ("b:9092?security.protocl=SSL", "'security.protocl'"),
+        ("b:9092?Security.Protocol=SSL", "'Security.Protocol'"),
+        ("b:9092?security.protocol=SECRET", "security.protocol"),
+        ("b:9092?security.protocol=SSL&security.protocol=PLAINTEXT", "set twice"),
+        ("b:9092?security.protocol", "'security.protocol' has no value"),
+        ("b:9092?security.protocol=", "'security.protocol' has no value"),
+        (f"b:9092?{SASL}", "sasl.password must be set"),
+        ("b:9092?sasl.username=me&sasl.password=SECRET", "'sasl.username' has no effect"),
+        ("b:9092?security.protocol=SASL_PLAINTEXT&ssl.ca.location=/x", "'ssl.ca.location' has no effect"),
+        ("b:9092?security.protocol=SSL&ssl.ca.location=/nowhere", "ssl.ca.location"),
+        ("b:9092?security.protocol=SSL&ssl.key.pem=SECRET", "ssl.key.pem"),
+        ("b:9092?sasl.none=SECRET&security.protocol=SASL_SSL", "sasl.none"),
+        ("b:9092?acks=0", "'acks'"),
+        ("b:9092?enable.idempotence=false", "'enable.idempotence'"),
+        ("b:9092?message.timeout.ms=1", "'message.timeout.ms'"),
+        ("b:9092?delivery.report.only.error=true", "'delivery.report.only.error'"),
+        ("b:9092?bootstrap.servers=c:1", "'bootstrap.servers'"),
+        ("b:9092?SECRET!=1", "with an unreadable name"),
+        ("me:SECRET@b:9092", "a name and a password in front of the servers"),
+        ("b:9092#SECRET", "wanted kafka://"),
+        ("b:9092/SECRET", "wanted kafka://"),
+        ("b:9092;security.protocol=SSL", "wanted kafka://"),
+        ("b:9092?properties=/nowhere/x", "/nowhere/x: No such file"),
+    ],
+)
+def test_an_option_that_is_not_understood_is_refused_by_name(rest: str, named: str) -> None:
+    with pytest.raises(RelayUnavailable) as raised:
+        open_relay(f"kafka://{rest}")
+    assert named in str(raised.value)
+    assert "SECRET" not in str(raised.value).replace('Invalid value "SECRET" for configuration property "security', "")
+    assert "ETL_RELAY" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text, named",
+    [
+        (b"sasl.password=SECRET\nsasl.password=SECRET\n", "'sasl.password' is set twice"),
+        (b"SECRET\n", "line 1: wanted name=value"),
+        (b"\xff\xfe", "is not UTF-8"),
+        (b"acks=0\n", "'acks'"),
+    ],
+)
+def test_a_fault_of_the_properties_file_is_named(tmp_path: Path, text: bytes, named: str) -> None:
+    file = tmp_path / "p"
+    file.write_bytes(text)
+    with pytest.raises(RelayUnavailable) as raised:
+        open_relay(f"kafka://b:9092?properties={file}")
+    assert named in str(raised.value)
+    assert "SECRET" not in str(raised.value)

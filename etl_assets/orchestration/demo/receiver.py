@@ -18,10 +18,10 @@ class Receiver:
     again: int = 0
 
     def take(self, key: str, document: dict[str, Any]) -> int:
-        """Take a message; the status to answer with."""
+        """Take a message; returns the status to answer with, which is the first one for a key that came before."""
         if key in self.taken:
             self.again += 1
-            return 409
+            return 201
         self.taken[key] = document
         return 201
 

@@ -148,28 +148,50 @@ def due(connection: sqlite3.Connection, held: Sequence[str], limit: int) -> list
     return [Message(*row) for row in rows]
 
 
-def mark_sent(connection: sqlite3.Connection, message: Message) -> None:
+#: A message as it was read: a person who decided about it since has the last word, and a key tells it apart for good.
+_AS_READ = "key = ? AND status = 'waiting' AND attempts = ? AND next_attempt_at IS ?"
+
+
+def waits(connection: sqlite3.Connection, message: Message) -> bool:
+    """Return whether a message still waits, as it was read."""
+    query = f"SELECT 1 FROM etl_outbox WHERE {_AS_READ}"
+    return connection.execute(query, _as_read(message)).fetchone() is not None
+
+
+def mark_sent(connection: sqlite3.Connection, message: Message) -> str:
+    """Settle a message that waits; returns its status."""
     connection.execute(
         "UPDATE etl_outbox SET status = 'sent', attempts = attempts + 1, next_attempt_at = NULL, last_error = NULL, "
-        f"settled_at = {NOW} WHERE id = ?",
-        (message.id,),
+        f"settled_at = {NOW} WHERE key = ? AND status = 'waiting'",
+        (message.key,),
     )
+    return _status(connection, message)
 
 
-def mark_refused(connection: sqlite3.Connection, message: Message, reason: str, retry_after: float | None) -> None:
-    """Count an attempt; it is tried again after so many seconds, or with None is parked."""
+def mark_refused(connection: sqlite3.Connection, message: Message, reason: str, retry_after: float | None) -> str:
+    """Count an attempt; it is tried again after so many seconds, or with None is parked. Returns its status."""
     if retry_after is None:
         connection.execute(
             "UPDATE etl_outbox SET status = 'parked', attempts = attempts + 1, next_attempt_at = NULL, last_error = ?, "
-            f"settled_at = {NOW} WHERE id = ?",
-            (reason, message.id),
+            f"settled_at = {NOW} WHERE {_AS_READ}",
+            (reason, *_as_read(message)),
         )
-        return
-    connection.execute(
-        "UPDATE etl_outbox SET attempts = attempts + 1, last_error = ?, "
-        "next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?) WHERE id = ?",
-        (reason, f"+{retry_after:.3f} seconds", message.id),
-    )
+    else:
+        connection.execute(
+            "UPDATE etl_outbox SET attempts = attempts + 1, last_error = ?, "
+            f"next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?) WHERE {_AS_READ}",
+            (reason, f"+{retry_after:.3f} seconds", *_as_read(message)),
+        )
+    return _status(connection, message)
+
+
+def _as_read(message: Message) -> tuple[str, int, str | None]:
+    return message.key, message.attempts, message.next_attempt_at
+
+
+def _status(connection: sqlite3.Connection, message: Message) -> str:
+    row = connection.execute("SELECT status FROM etl_outbox WHERE key = ?", (message.key,)).fetchone()
+    return str(row[0]) if row else "gone"
 
 
 def release(connection: sqlite3.Connection, key: str) -> None:

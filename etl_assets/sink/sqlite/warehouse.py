@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import DerivedTable, Pipeline, WatermarkTable
-from etl_assets.errors import EtlError, StaleWriter, UnknownMessage, UnknownPipeline, WarehouseError
+from etl_assets.errors import EtlError, StaleWriter, UnknownMessage, UnknownPipeline
 from etl_assets.model import (
     Batch,
     Claim,
@@ -26,7 +25,7 @@ from etl_assets.model import (
     RunFailure,
     Seen,
 )
-from etl_assets.sink.sqlite import deriving, ledger, outbox, schema, stage_file
+from etl_assets.sink.sqlite import alone, deriving, ledger, outbox, schema, stage_file
 from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, Held, quoted, reading, writing
 from etl_assets.sink.sqlite.publish import check_writer, publish
 from etl_assets.sink.sqlite.verifying import differing_scopes, profile, verify_table
@@ -103,36 +102,28 @@ class SQLiteWarehouse:
             schema.migrate(connection)
             outbox.tell_failure(connection, topic, failure)
 
-    @contextlib.contextmanager
-    def relaying(self) -> Iterator[bool]:
-        """Whether no other process relays; the lock is on a file, and the kernel releases it when its holder dies."""
-        if not self.path.exists():  # without a warehouse there is nothing to send, and no folder to make for it
-            yield True
-            return
-        lock = self.path.with_name(f"{self.path.name}.relay")
-        try:
-            handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise WarehouseError(f"{lock}: {error}. Relaying needs this lock file beside the warehouse") from error
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
-        finally:
-            os.close(handle)
+    def relaying(self) -> AbstractContextManager[bool]:
+        """The right to relay: a lock on the warehouse itself, which the kernel releases when its holder dies."""
+        return alone.locked(self.path)
 
-    def sent(self, message: Message) -> None:
-        """Note that a message was sent."""
-        with writing(self.path, timeout=self.busy_timeout) as connection:
-            outbox.mark_sent(connection, message)
+    def relays(self) -> bool:
+        """Return whether this process holds the lock of what is the warehouse now."""
+        return alone.holds(self.path)
 
-    def unsent(self, message: Message, reason: str, retry_after: float | None) -> None:
-        """Note that a message was not taken, and when to try again; with None it is parked."""
+    def waits(self, message: Message) -> bool:
+        """Return whether a message still waits, as it was read."""
+        with self._reading() as connection:
+            return connection is not None and outbox.waits(connection, message)
+
+    def sent(self, message: Message) -> str:
+        """Note that a message was sent; returns its status."""
         with writing(self.path, timeout=self.busy_timeout) as connection:
-            outbox.mark_refused(connection, message, reason, retry_after)
+            return outbox.mark_sent(connection, message)
+
+    def unsent(self, message: Message, reason: str, retry_after: float | None) -> str:
+        """Note that a message was not taken, and when to try again; with None it is parked. Returns its status."""
+        with writing(self.path, timeout=self.busy_timeout) as connection:
+            return outbox.mark_refused(connection, message, reason, retry_after)
 
     def release(self, key: str) -> None:
         """Make a parked or waiting message due now."""
