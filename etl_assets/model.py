@@ -274,8 +274,25 @@ class Restatement:
     operation: str
 
 
+class Placed:
+    """What has a place among the deliveries of its scope."""
+
+    __slots__ = ()
+    delivery: str
+    revision: int
+    order: str
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return (self.order, self.revision)
+
+    def is_newer_than(self, name: str, order: str, revision: int) -> bool:
+        """Return whether its delivery is known to be newer than another one of its scope, by name or as a revision."""
+        return self.revision > revision if self.delivery == name else is_later(self.order, order) is True
+
+
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Placed):
     """One entry of the ledger. ``lower`` and ``upper`` are the positions that a change log's batch consumed.
 
     ``shard`` is the log's whose positions they are. A delivery that ``continues`` is committed with a later batch only.
@@ -309,13 +326,30 @@ class Batch:
     continues: bool = False
     manifest: str | None = None
 
-    @property
-    def place(self) -> tuple[str, int]:
-        return (self.order, self.revision)
 
-    def is_newer_than(self, name: str, order: str, revision: int) -> bool:
-        """Return whether its delivery is known to be newer than another one of its scope, by name or as a revision."""
-        return self.revision > revision if self.delivery == name else is_later(self.order, order) is True
+@dataclass(frozen=True, slots=True)
+class LedgerEntry(Placed):
+    """What tells the state of a delivery of a batch: a tenth of what the ledger has of it, for those who ask of every one.
+
+    ``current`` says that the scope's rows stand for it.
+    """
+
+    id: int
+    batch: str
+    scope: str
+    delivery: str
+    revision: int
+    order: str
+    transform_version: int
+    operation: str
+    reason: str | None
+    digest: str
+    input_sha256: str
+    code: str
+    upper: int | None
+    committed_at: str
+    continues: bool
+    current: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Belongs here: what can be read off a name. Does not belong here: where files lie
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from typing import NamedTuple
@@ -49,6 +50,7 @@ class _Token(NamedTuple):
         return len(self.text) == 1 and self.text.isascii() and self.text.isalpha()
 
 
+@functools.lru_cache(maxsize=4096)
 def natural_order(name: str) -> str:
     """Return a text that compares as people order names: ``9.csv`` before ``10.csv``, ``a.csv`` before ``a-2.csv``.
 

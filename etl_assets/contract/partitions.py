@@ -73,7 +73,7 @@ class TimePartitions(Frozen):
             )
         return self
 
-    @property
+    @functools.cached_property
     def zone(self) -> ZoneInfo:
         return ZoneInfo(self.timezone)
 
@@ -100,29 +100,34 @@ class TimePartitions(Frozen):
 
     def key(self, moment: dt.datetime) -> str:
         """The key of the window that holds this instant (aware) in the contract's zone."""
-        window = self.floor(moment.astimezone(self.zone))
+        return self._key_of(self.floor(moment.astimezone(self.zone)))
+
+    def _key_of(self, window: dt.datetime) -> str:
+        """The key of the window that starts at this local time."""
+        text = window.isoformat()
         if self.cadence != "hourly":
-            return window.strftime(DAY_FORMAT)
-        return window.strftime(HOUR_FORMAT + "%z" if is_repeated_hour(window) else HOUR_FORMAT)
+            return text[:10]
+        hour = f"{text[:10]}-{text[11:16]}"
+        return f"{hour}{window:%z}" if window.fold and is_repeated_hour(window) else hour
 
     def parse(self, key: str) -> dt.datetime | None:
         """The start of a window, aware, or None when ``key`` is not the key of a window."""
-        form = HOUR_FORMAT if self.cadence == "hourly" else DAY_FORMAT
-        for attempt in (form, form + "%z"):
-            try:
-                moment = dt.datetime.strptime(key, attempt)
-            except ValueError:
-                continue
-            aware = moment.astimezone(self.zone) if moment.tzinfo else moment.replace(tzinfo=self.zone)
-            # By way of UTC: an hour that the clocks skip is then found to be another one.
-            return aware if self.key(utc(aware)) == key else None
-        return None
+        text = f"{key[:10]}T{key[11:]}" if self.cadence == "hourly" else key
+        try:
+            moment = dt.datetime.fromisoformat(text)
+        except ValueError:
+            return None
+        zone = self.zone
+        aware = moment.astimezone(zone) if moment.tzinfo else moment.replace(tzinfo=zone)
+        # By way of UTC: an hour that the clocks skip is then found to be another one. Compared to the letter, since ISO 8601
+        # has other ways to write a moment.
+        return aware if self.key(utc(aware)) == key else None
 
     def contains(self, key: str, now: dt.datetime | None = None) -> bool:
         moment = self.parse(key)
         return moment is not None and utc(moment) >= utc(self._first) and utc(self.next(moment)) <= self._until(now)
 
-    @property
+    @functools.cached_property
     def _first(self) -> dt.datetime:
         """The first window that starts at or after ``start``."""
         start = utc(self.start.replace(tzinfo=self.zone)).astimezone(self.zone)
@@ -153,8 +158,14 @@ class TimePartitions(Frozen):
 def _time_keys(partitions: TimePartitions, until: dt.datetime) -> tuple[str, ...]:
     keys = []
     moment = partitions._first
+    if partitions.cadence == "hourly":  # by way of UTC, where every hour is one step
+        instant, hour, zone = utc(moment), dt.timedelta(hours=1), partitions.zone
+        while instant + hour <= until:
+            keys.append(partitions._key_of(instant.astimezone(zone)))
+            instant += hour
+        return tuple(keys)
     while utc(after := partitions.next(moment)) <= until:
-        keys.append(partitions.key(moment))
+        keys.append(partitions._key_of(moment))
         moment = after
     return tuple(keys)
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from fsspec.implementations.local import LocalFileSystem
+
 from etl_assets.errors import EtlError, LandingUnreachable, StagingFailed, StillArriving
+
+_TAGS = ("ETag", "etag", "md5", "generation")
 
 
 class Copy:
@@ -53,14 +58,45 @@ def reading(path: str) -> Iterator[None]:
         ) from error
 
 
+def entries(fs: Any, folder: str) -> list[dict[str, Any]]:
+    """List a folder; nothing where there is none.
+
+    A local folder is asked directly, for what a stamp is made of: fsspec asks for more than twice as much, file by file.
+    """
+    try:
+        return _local_entries(fs, folder) if isinstance(fs, LocalFileSystem) else fs.ls(folder, detail=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _local_entries(fs: LocalFileSystem, folder: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    with os.scandir(folder if folder.startswith("/") else Path(folder).absolute()) as listed:
+        for entry in listed:
+            if entry.is_dir(follow_symlinks=False):
+                found.append({"name": entry.path, "type": "directory"})
+                continue
+            try:
+                if not entry.is_file(follow_symlinks=False):
+                    found.append(fs.info(entry))
+                    continue
+                facts = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # gone since
+                continue
+            made = getattr(facts, "st_birthtime", facts.st_ctime)
+            told = {"size": facts.st_size, "mtime": facts.st_mtime, "created": made, "ino": facts.st_ino}
+            found.append(told | {"name": entry.path, "type": "file"})
+    return found
+
+
 def stamp_of(info: dict[str, Any]) -> str:
     """Everything that changes when a file is written: a replaced file is noticed though size and mtime are kept.
 
     An object store says it with an ETag; its times differ, by rounding, between listing and asking for one object.
     """
-    tags = [k for k in ("ETag", "etag", "md5", "generation") if info.get(k)]
+    tags = tuple(k for k in _TAGS if info.get(k))
     facts = ("size", *(tags or ("mtime", "created", "ino", "LastModified")))
-    return " ".join(f"{k}={info[k]}" for k in facts if k in info)
+    return " ".join([f"{k}={info[k]}" for k in facts if k in info])
 
 
 def modified(info: dict[str, Any]) -> float | None:

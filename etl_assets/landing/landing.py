@@ -13,7 +13,7 @@ from upath import UPath
 
 from etl_assets.contract import DeliveredTable
 from etl_assets.errors import LandingUnreachable, StillArriving
-from etl_assets.landing.files import Copy, modified, reading, stamp_of
+from etl_assets.landing.files import Copy, entries, modified, reading, stamp_of
 from etl_assets.landing.names import is_unicode, landing_segment, printable
 from etl_assets.landing.patterns import Pattern, Place, is_pattern
 from etl_assets.model import Arrival, Delivery, Fetched
@@ -69,6 +69,10 @@ class Landing:
         suffix = self.pipeline.row_count_file
         if suffix:
             found = [self._with_control(a, suffix, controls) for a in found]
+        partitions = self.pipeline.partitions
+        # All keys at once cost less than a question for each of many.
+        contains = partitions.contains if scope is not None else frozenset(partitions.keys()).__contains__
+        found = [a if contains(a.scope) else dataclasses.replace(a, known=False) for a in found]
         return sorted(found, key=lambda a: (a.scope, a.order))
 
     def fetch(self, arrival: Arrival, target: Path) -> Fetched:
@@ -129,12 +133,6 @@ class Landing:
             f"landing {self.root} does not exist or is not a folder. Nothing was changed; create it, or set ETL_LANDING"
         )
 
-    def _list(self, folder: str) -> list[dict[str, Any]]:
-        try:
-            return self.root.fs.ls(folder, detail=True)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-
     def _match(
         self, place: Place, segments: list[str], wanted: dict[str, str], controls: set[str]
     ) -> Iterator[Arrival]:
@@ -150,10 +148,10 @@ class Landing:
         if rest and own and wanted:
             # One partition's own folder: what lies beside it is none of its business.
             folder = f"{place.folder.rstrip('/')}/{landing_segment(wanted[own])}"
-            inner = dataclasses.replace(place, folder=folder, keys={**place.keys, own: wanted[own]})
+            inner = Place(folder, {**place.keys, own: wanted[own]}, place.name, place.bare)
             yield from self._match(inner, rest, wanted, controls)
             return
-        for entry in self._list(place.folder):
+        for entry in entries(self.root.fs, place.folder):
             path = entry["name"].rstrip("/")
             base = path.rsplit("/", 1)[-1]
             # An object store may list the folder itself, as an object of no bytes.
@@ -161,9 +159,9 @@ class Landing:
                 continue
             if rest:
                 step = self.paths.step(place, segment, path, base)
-                if step and all(step.keys[name] == wanted.get(name, step.keys[name]) for name in step.keys):
+                if step and (not wanted or all(wanted.get(name, key) == key for name, key in step.keys.items())):
                     if own:
-                        step = dataclasses.replace(step, name=place.name, bare=place.bare)
+                        step = Place(step.folder, step.keys, place.name, place.bare)
                     yield from self._match(step, rest, wanted, controls)
                 continue
             found = self._leaf(place, segment, path, base, controls)
@@ -190,7 +188,9 @@ class Landing:
 
     @staticmethod
     def _waiting(base: str) -> str | None:
-        return next((suffix for suffix in ARRIVING_SUFFIXES if base.endswith(suffix)), None)
+        if not base.endswith(ARRIVING_SUFFIXES):
+            return None
+        return next(suffix for suffix in ARRIVING_SUFFIXES if base.endswith(suffix))
 
     def _arrival(self, entry: dict[str, Any], place: Place, waiting: str | None) -> Arrival:
         key = self.paths.scope(place)
@@ -207,7 +207,6 @@ class Landing:
             stamp=stamp_of(entry),
             order=natural_order(printable("/".join(place.bare))),
             modified=modified(entry),
-            known=self.pipeline.partitions.contains(key),
             arriving=arriving,
         )
 

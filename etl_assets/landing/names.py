@@ -11,9 +11,15 @@ def landing_segment(key: str) -> str:
 
 def is_unicode(text: str) -> bool:
     """Whether a name is text, rather than bytes that are not UTF-8."""
-    return not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def printable(text: str) -> str:
     """A name with the bytes that are not UTF-8 written out, so that it can be shown and stored."""
+    if text.isascii():
+        return text
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -29,8 +29,8 @@ class Place:
         """The folder of this very name, one further on."""
         folder = f"{self.folder.rstrip('/')}/{segment}"
         if not self.keys and not self.name:
-            return dataclasses.replace(self, folder=folder)
-        return dataclasses.replace(self, folder=folder, name=(*self.name, segment), bare=(*self.bare, segment))
+            return Place(folder, self.keys)
+        return Place(folder, self.keys, (*self.name, segment), (*self.bare, segment))
 
 
 class Pattern:
@@ -68,22 +68,35 @@ class Pattern:
     def step(self, place: Place, segment: str, path: str, base: str, ending: str = "") -> Place | None:
         """The place one folder or file further on, or None when its name does not fit the segment."""
         text = base.removesuffix(ending)
-        known = {name: re.escape(landing_segment(key)) for name, key in place.keys.items()}
-        for regex in _regexes(segment, tuple((self._forms | known).items()), tuple(known.items())):
+        for regex in self._expressions(place, segment):
             if match := regex.fullmatch(text):
                 break
         else:
             return None
-        keys = place.keys | {name: self._keys.get(match[name], match[name]) for name in match.re.groupindex}
-        spans = sorted(match.span(group) for group in range(1, match.re.groups + 1))
+        found = match.groupdict()
+        keys = place.keys | {name: self._keys.get(key, key) for name, key in found.items()} if found else place.keys
+        spans = sorted(match.span(group) for group in range(1, regex.groups + 1)) if regex.groups else ()
         # Names are compared across partitions too (as releases), so the partition's key is taken out of them.
-        bare = _without(base, spans)
+        bare = _without(base, spans) if spans else base
         return Place(path, keys, (*place.name, base), (*place.bare, bare))
+
+    def _expressions(self, place: Place, segment: str) -> tuple[re.Pattern[str], ...]:
+        """What a name must match, in order; of what stands in the segment only, so that partitions share an expression."""
+        here = _placeholders(segment)
+        if not here:
+            return _regexes(segment, (), ())
+        known = tuple((name, re.escape(landing_segment(place.keys[name]))) for name in here if name in place.keys)
+        return _regexes(segment, tuple((name, self._forms[name]) for name in here), known)
 
 
 def is_pattern(segment: str) -> bool:
     """Whether a segment has a placeholder or a wildcard, and may fit names other than itself."""
     return any(mark in segment for mark in ("{partition}", "{shard}", "*", "?"))
+
+
+@functools.lru_cache(maxsize=256)
+def _placeholders(segment: str) -> tuple[str, ...]:
+    return tuple(name for name in ("partition", "shard") if f"{{{name}}}" in segment)
 
 
 def _key_form(partitions: Partitions) -> str:
@@ -105,10 +118,10 @@ def _regexes(
     segment: str, forms: tuple[tuple[str, str], ...], known: tuple[tuple[str, str], ...]
 ) -> tuple[re.Pattern[str], ...]:
     """What a name must match: with the keys that are known and keys of the contract (``forms``), else with any."""
-    placeholders = {name for name, _ in forms if f"{{{name}}}" in segment}
-    if placeholders <= {name for name, _ in known}:
-        return (_regex(segment, dict(forms)),)
-    return (_regex(segment, dict(forms)), _regex(segment, {name: ".+?" for name, _ in forms} | dict(known)))
+    keys = dict(forms) | dict(known)
+    if len(known) == len(keys):
+        return (_regex(segment, keys),)
+    return (_regex(segment, keys), _regex(segment, dict.fromkeys(keys, ".+?") | dict(known)))
 
 
 def _regex(segment: str, forms: dict[str, str]) -> re.Pattern[str]:
@@ -128,7 +141,7 @@ def _regex(segment: str, forms: dict[str, str]) -> re.Pattern[str]:
     return re.compile("".join(parts), re.DOTALL)
 
 
-def _without(text: str, spans: list[tuple[int, int]]) -> str:
+def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
     for start, end in reversed(spans):
         text = text[:start] + text[end:]
     return text

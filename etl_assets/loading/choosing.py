@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from etl_assets.contract import Pipeline, WatermarkTable
-from etl_assets.model import Arrival, Batch
+from etl_assets.model import Arrival, Placed
 from etl_assets.naming import is_later, shown
 
 
@@ -15,7 +15,7 @@ def order_counts(pipeline: Pipeline) -> bool:
     return pipeline.newest_counts or (isinstance(pipeline, WatermarkTable) and pipeline.complete != "no")
 
 
-def newest(complete: Sequence[Arrival], waiting: Sequence[Arrival], current: Batch | None) -> Arrival:
+def newest(complete: Sequence[Arrival], waiting: Sequence[Arrival], current: Placed | None) -> Arrival:
     """Return the delivery that a run takes: the last by name, unless what a person chose stands above that one.
 
     ``waiting`` are those that the ledger has not settled, ``current`` is the batch that stands.

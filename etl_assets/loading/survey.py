@@ -7,15 +7,17 @@ This is derived each time; nothing of it is stored.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, WatermarkTable
 from etl_assets.contract.partitions import shard_of, shards_of
-from etl_assets.errors import UnrelatedDeliveries
+from etl_assets.errors import EtlError, UnrelatedDeliveries
 from etl_assets.loading.choosing import doubt, in_doubt, newest, order_counts
+from etl_assets.loading.history import History
 from etl_assets.loading.sources import Source, open_source
-from etl_assets.model import Arrival, Batch, Delivery, Manifest, RecordedDelivery, Refusal
+from etl_assets.model import Arrival, Delivery, LedgerEntry, Manifest, RecordedDelivery, Refusal
 from etl_assets.naming import shown
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
@@ -55,6 +57,7 @@ class Survey:
     pipeline: str
     statuses: tuple[Status, ...]
     missing: tuple[str, ...]
+    newest_counts: bool = True
 
     def waiting(self, attempts: int | None = None) -> list[Status]:
         """The newest delivery of each scope that is not committed yet, in order of scope.
@@ -65,48 +68,52 @@ class Survey:
         found = [s for s in self.statuses if s.newest and s.state in wanted]
         return [s for s in found if attempts is None or s.attempts < attempts]
 
+    def whole(self) -> set[str]:
+        """Return the scopes that are committed whole: a delivery of theirs is, and where each one counts, none waits."""
+        committed = {s.scope for s in self.statuses if s.state == "committed"}
+        waiting = () if self.newest_counts else (s.scope for s in self.waiting())
+        return committed.difference(waiting)
 
-def survey(settings: Settings, pipeline: Pipeline) -> Survey:
-    """Look at landing, ledger and staged folder. Raises :class:`~etl_assets.errors.LandingUnreachable`."""
+
+def survey(settings: Settings, pipeline: Pipeline, scopes: Sequence[str] | None = None) -> Survey:
+    """Look at landing, ledger and staged folder; for all scopes, or some.
+
+    Raises :class:`~etl_assets.errors.LandingUnreachable`.
+    """
     sink = open_sink(settings.warehouse)
     source = open_source(settings, pipeline, sink)
-    return _Surveyor(pipeline, source, sink, StagedFolder(settings.staged)).survey()
+    return _Surveyor(pipeline, source, sink, StagedFolder(settings.staged), scopes).survey()
 
 
 class _Surveyor:
-    def __init__(self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder) -> None:
+    def __init__(
+        self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder, scopes: Sequence[str] | None
+    ) -> None:
         self.pipeline, self.source, self.staged = pipeline, source, staged
-        self.current = sink.current(pipeline.name)
-        self.positions = {shard: sink.position(pipeline.name, shard) for shard in shards_of(pipeline.partitions)}
-        self.recorded: dict[tuple[str, str], list[RecordedDelivery]] = defaultdict(list)
-        for known in sink.deliveries(pipeline.name):
-            self.recorded[known.delivery.scope, known.delivery.name].append(known)
-        self.batches: dict[tuple[str, str, int], Batch] = {}
-        self.begun: dict[tuple[str, str, int], Batch] = {}
-        #: The names of each scope that are committed, with their orders.
-        self.placed: dict[str, dict[str, str]] = defaultdict(dict)
-        self.restated: Batch | None = None
-        for batch in sink.ledger(pipeline.name):
-            place = (batch.scope, batch.delivery, batch.revision)
-            # A delivery is committed with the last of its batches.
-            (self.begun if batch.continues else self.batches)[place] = batch
-            self.placed[batch.scope][batch.delivery] = batch.order
-            if batch.operation == "restate":
-                self.restated = batch
+        self.wanted = None if scopes is None else set(scopes)
+        self.listed = source.arrivals(scopes[0] if scopes is not None and len(scopes) == 1 else None)
+        self.history = History(pipeline, sink, scopes)
+        self.positions: dict[str, int | None] = {}
+        if isinstance(pipeline, ChangeLogTable):
+            self.positions = {shard: sink.position(pipeline.name, shard) for shard in shards_of(pipeline.partitions)}
 
     def survey(self) -> Survey:
         arrivals: dict[str, list[Arrival]] = defaultdict(list)
-        for arrival in self.source.arrivals():
+        for arrival in self.listed:
             arrivals[arrival.scope].append(arrival)
         statuses: list[Status] = []
-        for scope in sorted({*arrivals, *(s for s, _ in self.recorded)}):
+        known = {*arrivals, *self.history.recorded}
+        for scope in sorted(known if self.wanted is None else known & self.wanted):
             statuses.extend(self._scope(scope, arrivals.get(scope, [])))
-        keys = list(self.pipeline.partitions.keys())
-        here = [i for i, key in enumerate(keys) if key in arrivals or key in self.current]
-        gap = keys[here[0] : here[-1]] if here else []
-        return Survey(
-            self.pipeline.name, tuple(statuses), tuple(k for k in gap if k not in arrivals and k not in self.current)
-        )
+        keys = self.pipeline.partitions.keys() if self.wanted is None else ()
+        there = [key in arrivals or key in self.history.current for key in keys]
+        missing: tuple[str, ...] = ()
+        if any(there):
+            first, last = there.index(True), len(there) - 1 - there[::-1].index(True)
+            missing = tuple(
+                key for key, is_there in zip(keys[first:last], there[first:last], strict=True) if not is_there
+            )
+        return Survey(self.pipeline.name, tuple(statuses), missing, self.pipeline.newest_counts)
 
     def _scope(self, scope: str, arrivals: list[Arrival]) -> list[Status]:
         complete = [a for a in arrivals if not a.arriving and a.known]
@@ -118,25 +125,24 @@ class _Surveyor:
             status = self._arrival(arrival, chosen, doubts.get(arrival.name))
             present.add((status.name, status.revision))
             found.append(((arrival.order, status.revision), status))
-        for (other, name), revisions in self.recorded.items():
-            if other == scope:
-                gone = (r for r in revisions if (name, r.delivery.revision) not in present)
-                found.extend((r.delivery.place, self._gone(r)) for r in gone)
+        for name, revisions in self.history.recorded.get(scope, {}).items():
+            gone = (r for r in revisions if (name, r.delivery.revision) not in present)
+            found.extend((r.delivery.place, self._gone(r)) for r in gone)
         return [status for _, status in sorted(found, key=lambda placed: placed[0])]
 
     def _newest(self, scope: str, complete: list[Arrival]) -> Arrival | None:
         if len(complete) < 2 or not self.pipeline.newest_counts:
             return complete[-1] if complete else None
-        return newest(complete, [a for a in complete if not self._has_batch(a)], self.current.get(scope))
+        return newest(complete, [a for a in complete if not self._has_batch(a)], self.history.current.get(scope))
 
     def _doubts(self, scope: str, complete: list[Arrival]) -> dict[str, str]:
         """Why names, or contents, do not tell which of a scope's deliveries counts; by the names of those that are not loaded."""
         if not order_counts(self.pipeline) or not complete:
             return {}
         if not self.pipeline.newest_counts:
-            standing = self.placed[scope]
+            standing = self.history.placed.get(scope, {})
         else:
-            current = self.current.get(scope)
+            current = self.history.current.get(scope)
             standing = {current.delivery: current.order} if current else {}
         if len({*standing, *(a.name for a in complete)}) == 1:
             return {}
@@ -149,17 +155,16 @@ class _Surveyor:
         return {a.name: unrelated[0] for a in waiting} if unrelated and len(complete) > 1 else {}
 
     def _has_batch(self, arrival: Arrival) -> bool:
-        revision, _ = self._revision(arrival, self.recorded.get((arrival.scope, arrival.name), []))
-        return (arrival.scope, arrival.name, revision) in self.batches
+        revision, _, _ = self._revision(arrival)
+        return self.history.batch(arrival.scope, arrival.name, revision) is not None
 
     def _refusal(self, arrival: Arrival) -> Refusal | None:
         """How these very bytes were refused under this very contract."""
-        _, known = self._revision(arrival, self.recorded.get((arrival.scope, arrival.name), []))
+        _, known, _ = self._revision(arrival)
         return known.refusal if known and known.refusal and known.refusal.code == self.pipeline.code else None
 
     def _arrival(self, arrival: Arrival, chosen: Arrival | None, attention: str | None) -> Status:
-        recorded = self.recorded.get((arrival.scope, arrival.name), [])
-        revision, known = self._revision(arrival, recorded)
+        revision, known, trouble = self._revision(arrival)
         is_newest = arrival is chosen or not self.pipeline.newest_counts or attention is not None
 
         def status(state: State, reason: str, attempts: int = 0, waits: bool = False) -> Status:
@@ -174,7 +179,12 @@ class _Surveyor:
             return status("still arriving", arrival.arriving)
         settled = self._settled(arrival.scope, arrival.name, revision, arrival.order)
         if settled:
-            return status(*settled)
+            state, reason = settled
+            return status(
+                state, f"{reason}; whether it has changed since is not known: {trouble}" if trouble else reason
+            )
+        if trouble:
+            return status("arrived", str(trouble))
         if attention:
             return status("needs attention", attention, known.refusal.attempts if known and known.refusal else 0)
         if not is_newest and chosen is not None:
@@ -186,16 +196,20 @@ class _Surveyor:
                     why = f"refused {refusal.attempts} times: {refusal.reason}"
                     return status("needs attention", why, refusal.attempts)
                 return status("refused", refusal.reason, refusal.attempts)
-            extract = self.staged.find(known.delivery, self.pipeline.code, self.pipeline.transform_version)
+            try:
+                extract = self.staged.find(known.delivery, self.pipeline.code, self.pipeline.transform_version)
+            except EtlError as error:
+                return status("arrived", str(error))
             if extract:
                 state, reason, waits = self._staged(extract.manifest)
                 return status(state, reason, waits=waits)
-        return status("arrived", self._unread(recorded))
+        return status("arrived", self._unread(arrival))
 
-    def _unread(self, recorded: list[RecordedDelivery]) -> str:
+    def _unread(self, arrival: Arrival) -> str:
         if not isinstance(self.pipeline, DerivedTable):
             return "not read yet"
-        return "stale: a batch that it was computed of has a successor" if recorded else "not computed yet"
+        known = self.history.last(arrival.scope, arrival.name)
+        return "stale: a batch that it was computed of has a successor" if known else "not computed yet"
 
     def _staged(self, manifest: Manifest) -> tuple[State, str, bool]:
         """A frozen delivery that is not published: of a change log, whether its turn is over or has not come."""
@@ -206,7 +220,7 @@ class _Surveyor:
             if manifest.upper <= position:
                 reason = f"its positions, up to {manifest.upper}, are committed by other deliveries"
                 return "superseded", reason, False
-            begun = self.begun.get((manifest.scope, manifest.delivery, manifest.revision))
+            begun = self.history.begun.get((manifest.scope, manifest.delivery, manifest.revision))
             if begun and begun.upper == position:
                 return frozen, f"committed up to position {position}, and the rest of it is not published yet", False
             if manifest.lower > position:
@@ -214,23 +228,29 @@ class _Surveyor:
                 return frozen, reason, True
         return frozen, "frozen and valid, not published yet", False
 
-    def _revision(self, arrival: Arrival, recorded: list[RecordedDelivery]) -> tuple[int, RecordedDelivery | None]:
-        """The revision that these bytes are, or would be; read only where the stamp has changed."""
-        if not recorded:
-            return 1, None
-        last = recorded[-1]
-        if last.delivery.stamp == arrival.stamp or self.source.sha256(arrival) == last.delivery.sha256:
-            return last.delivery.revision, last
-        return last.delivery.revision + 1, None
+    def _revision(self, arrival: Arrival) -> tuple[int, RecordedDelivery | None, EtlError | None]:
+        """The revision that these bytes are, or would be; what was recorded of it; and what kept them from being read.
+
+        They are read only where the stamp has changed.
+        """
+        last = self.history.last(arrival.scope, arrival.name)
+        if last is None:
+            return 1, None, None
+        try:
+            if last.delivery.stamp == arrival.stamp or self.source.sha256(arrival) == last.delivery.sha256:
+                return last.delivery.revision, last, None
+        except EtlError as error:
+            return last.delivery.revision, last, error
+        return last.delivery.revision + 1, None, None
 
     def _settled(self, scope: str, name: str, revision: int, order: str) -> tuple[State, str] | None:
         """Committed or superseded, by the ledger; None when the ledger has nothing that settles it."""
-        current = self.current.get(scope)
-        batch = self.batches.get((scope, name, revision))
+        current = self.history.current.get(scope)
+        batch = self.history.batch(scope, name, revision)
         if not self.pipeline.newest_counts:
             if batch is None:
                 return self._overtaken(scope, name, order, revision)
-            begun = self.restated
+            begun = self.history.restated
             if begun and batch.id < begun.id:
                 return "superseded", f"by {begun.batch}, which the table was made of anew ({begun.reason})"
             return "committed", self._committed(batch)
@@ -243,7 +263,7 @@ class _Surveyor:
         why = f" ({current.reason})" if current and current.operation == "restate" else ""
         return "superseded", f"by {current.batch if current else 'nothing'}{why}"
 
-    def _committed(self, batch: Batch) -> str:
+    def _committed(self, batch: LedgerEntry) -> str:
         older = batch.transform_version < self.pipeline.transform_version
         logic = f"; by transform version {batch.transform_version}, the contract has {self.pipeline.transform_version}"
         return f"as {batch.batch} at {batch.committed_at}{logic if older else ''}"
@@ -252,10 +272,8 @@ class _Surveyor:
         """A complete snapshot that was not committed before a later one was."""
         if not isinstance(self.pipeline, WatermarkTable) or self.pipeline.complete == "no":
             return None
-        begun = self.restated.id if self.restated else 0
-        since = [b for b in self.batches.values() if b.id >= begun and b.scope >= scope]
-        later = [b for b in since if b.scope > scope or b.is_newer_than(name, order, revision)]
-        return ("superseded", f"{later[-1].batch} is committed, a later snapshot") if later else None
+        later = self.history.later(scope, name, order, revision)
+        return ("superseded", f"{later.batch} is committed, a later snapshot") if later else None
 
     def _gone(self, recorded: RecordedDelivery) -> Status:
         """A delivery whose bytes are no longer in landing."""

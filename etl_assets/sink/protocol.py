@@ -14,6 +14,7 @@ from etl_assets.model import (
     Claim,
     Delivery,
     Extract,
+    LedgerEntry,
     Message,
     Receipt,
     RecordedDelivery,
@@ -66,6 +67,9 @@ class Sink(Protocol):
 
     def ledger(self, pipeline: str | None = None, scopes: Sequence[str] | None = None) -> list[Batch]:
         """The committed batches in commit order; of all scopes, or of some."""
+
+    def entries(self, pipeline: str, scopes: Sequence[str] | None = None) -> list[LedgerEntry]:
+        """What tells the states of deliveries of each committed batch, in commit order; of all scopes, or of some."""
 
     def restated(self, pipeline: str, operation: str) -> list[Batch]:
         """The batches of one decision to restate, in commit order."""

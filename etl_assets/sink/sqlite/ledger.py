@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from etl_assets.errors import StaleWriter
-from etl_assets.model import Batch, Claim, Counts, Delivery, RecordedDelivery, Refusal
+from etl_assets.model import Batch, Claim, Counts, Delivery, LedgerEntry, RecordedDelivery, Refusal
 
 NOW = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 COUNTS = tuple(f.name for f in fields(Counts))
@@ -48,6 +48,19 @@ def batches(connection: sqlite3.Connection, pipeline: str | None, scopes: Sequen
     """Committed batches in commit order."""
     where, values = ("1", []) if pipeline is None else _only("b.", pipeline, scopes)
     return [_batch(row) for row in connection.execute(f"{_BATCH} WHERE {where} ORDER BY b.id", values)]
+
+
+def entries(connection: sqlite3.Connection, pipeline: str, scopes: Sequence[str] | None) -> list[LedgerEntry]:
+    """What tells the states of deliveries, of committed batches in commit order."""
+    where, values = _only("b.", pipeline, scopes)
+    rows = connection.execute(
+        "SELECT b.id, b.batch, b.scope, b.delivery, b.revision, b.delivery_order, b.transform_version, b.operation, b.reason, "
+        "b.digest, b.input_sha256, b.code, b.upper, b.committed_at, b.continues, p.batch IS b.id "
+        "FROM etl_batch b LEFT JOIN etl_partition p ON p.pipeline = b.pipeline AND p.scope = b.scope "
+        f"WHERE {where} ORDER BY b.id",
+        values,
+    )
+    return [LedgerEntry(*row) for row in rows]
 
 
 def batch_named(connection: sqlite3.Connection, batch: str) -> Batch | None:

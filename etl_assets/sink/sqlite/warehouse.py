@@ -17,6 +17,7 @@ from etl_assets.model import (
     Claim,
     Delivery,
     Extract,
+    LedgerEntry,
     Message,
     Receipt,
     RecordedDelivery,
@@ -167,6 +168,11 @@ class SQLiteWarehouse:
         """The committed batches in commit order."""
         with self._reading() as connection:
             return ledger.batches(connection, pipeline, scopes) if connection else []
+
+    def entries(self, pipeline: str, scopes: Sequence[str] | None = None) -> list[LedgerEntry]:
+        """What tells the states of deliveries of each committed batch, in commit order."""
+        with self._reading() as connection:
+            return ledger.entries(connection, pipeline, scopes) if connection else []
 
     def restated(self, pipeline: str, operation: str) -> list[Batch]:
         """The batches of one decision to restate."""
