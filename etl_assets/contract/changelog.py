@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -64,6 +66,16 @@ class ChangeLogTable(DeliveredTable):
     newest_counts: ClassVar[bool] = False
     has_shards: ClassVar[bool] = True
     operation: ClassVar[Literal["replace", "consume", "merge"]] = "consume"
+
+    @functools.cached_property
+    def code(self) -> str:
+        """Fingerprint of the contract.
+
+        An empty text of a log is a value unless the contract says otherwise, and that it says so is not in its fields.
+        """
+        said = [c.name for c in self.columns if c.type in ("text", "json") and "missing" in c.model_fields_set]
+        plain = super().code
+        return hashlib.sha256(f"{plain} {said}".encode()).hexdigest() if said else plain
 
     @model_validator(mode="after")
     def _log(self) -> Self:

@@ -279,12 +279,20 @@ def _json(column: Column, text: str) -> str:
         raise ValueError(f"{name} is not JSON")
 
     try:
-        json.loads(text, parse_constant=constant, parse_int=str, parse_float=str)
+        document = json.loads(text, parse_constant=constant, parse_int=str, parse_float=str)
     except RecursionError:
         raise _plain("nested too deeply") from None
     except json.JSONDecodeError as error:
         raise _plain(str(error)) from None
+    if "\\u0000" in text and _holds_nul(document):
+        raise _plain("it holds a NUL character, after which databases cut a text")
     return text
+
+
+def _holds_nul(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_nul, (*value, *value.values())))
+    return any(map(_holds_nul, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
 
 
 _PARSE: dict[str, Callable[[Column, str], Any]] = {

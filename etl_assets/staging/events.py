@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from etl_assets.contract import ChangeLogTable
+from etl_assets.contract import ChangeLogTable, Column
 from etl_assets.errors import BadEvent
 from etl_assets.staging.casting import cast
 from etl_assets.staging.lines import text_of, whole_number
@@ -32,6 +32,7 @@ class Names:
 
     def __init__(self, contract: ChangeLogTable) -> None:
         self.of = {c.name: (c.name, *c.aliases) for c in contract.columns}
+        self.read = [_as_json(c) for c in contract.columns]
         self.columns = frozenset(self.of)
         self.key = contract.key
         self.wanted = [c.name for c in contract.columns if not c.optional]
@@ -70,11 +71,18 @@ class Names:
         return row
 
 
+def _as_json(column: Column) -> Column:
+    """The column as a log is read: an empty text is a value there, unless the contract itself says that it is none."""
+    if column.type in ("text", "json") and "missing" not in column.model_fields_set:
+        return column.model_copy(update={"missing": ()})
+    return column
+
+
 def parse(contract: ChangeLogTable, names: Names, fields: dict[str, Any], place: str, line: int) -> list[Event]:
     """The states that an event says: one, or two where it changes the key."""
     form = contract.events
     position = whole_number(fields, form.position, place, least=1)
-    version = whole_number(fields, form.version, place, least=0) if form.version else position
+    version = whole_number(fields, form.version, place, least=1) if form.version else position
     if form.envelope == "native":
         deleted = _choice(fields, _NATIVE, place)
         row = _row(fields, "row", place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from etl_assets.errors import BadEvent
 from etl_assets.staging.casting import Casted, cast
 from etl_assets.staging.events import Event, Names
 from etl_assets.staging.folding import DELETED, POSITION, VERSION
-from etl_assets.staging.lines import WHOLE, text_of
+from etl_assets.staging.lines import WHOLE, document, text_of
 from etl_assets.staging.states import LINE
 from etl_assets.staging.validating import find_invalid
 
@@ -20,8 +21,11 @@ def typed(contract: ChangeLogTable, names: Names, events: list[Event], shown: st
     """The rows of events with their version, end, position and line. Raises :class:`BadEvent`, naming the line."""
     rows = [event.row for event in events]
     arrays = []
-    for column in contract.columns:
-        casted = _cast(column, names.values(rows, column.name), events, shown)
+    for column in names.read:
+        values = names.values(rows, column.name)
+        if contract.events.envelope == "debezium":
+            _refuse_unavailable(column, values, events, shown)
+        casted = _cast(column, values, events, shown)
         for i, reason in casted.invalid.items():
             raise BadEvent(f"{shown}: line {events[i].line}: {column.name}: {reason}")
         arrays.append(casted.values)
@@ -43,24 +47,77 @@ def typed(contract: ChangeLogTable, names: Names, events: list[Event], shown: st
 
 
 def _cast(column: Column, values: list[Any], events: list[Event], shown: str) -> Casted:
-    """Type the values of one column: whole numbers as they are, all others by their text."""
-    if column.type == "integer" and not any(map(WHOLE.fullmatch, column.missing)):
+    """Type the values of one column: whole numbers and truth values as they are, all others by their text."""
+    native = _NATIVE.get(column.type)
+    if native is not None and not any(map(WHOLE.fullmatch, column.missing)):
         try:
-            return Casted(pa.array(values, pa.int64()), {})
+            return Casted(pa.array(values, native), {})
         except (TypeError, ValueError, OverflowError):
-            pass  # some value is no number of 64 bits: its text may be one, or tells why not
+            pass  # some value is of another kind, or too large: its text may be one, or tells why not
     try:
         return cast(column, _texts(column, values, events, shown))
     except UnicodeEncodeError as error:
         raise _not_text(column, values, events, shown) from error
 
 
+_NATIVE = {"integer": pa.int64(), "boolean": pa.bool_()}
+#: Columns whose values JSON spells in one kind of value, or two.
+_KINDS: dict[str, set[type]] = {"text": {str}, "date": {str}, "timestamp": {str}, "boolean": {bool, str}}
+
+
 def _texts(column: Column, values: list[Any], events: list[Event], shown: str) -> pa.Array:
+    """The values as texts of the column. Raises :class:`BadEvent` for a kind of JSON value that it does not take."""
+    if column.type == "json":
+        values = [None if type(value) is str and value in column.missing else value for value in values]
+        return pa.array(map(document, values, _places(column, events, shown)), pa.string())
+    kinds = _KINDS.get(column.type)
+    if kinds and not {*map(type, values)} <= kinds | {type(None)}:
+        event, value = next(
+            (e, v) for e, v in zip(events, values, strict=True) if v is not None and type(v) not in kinds
+        )
+        place = f"{shown}: line {event.line}: {column.name}"
+        raise BadEvent(f"{place}: {_said(value, place)}, which a {column.type} column does not take")
     try:
         return pa.array(values, pa.string())
     except TypeError:  # there are others than texts
-        places = (f"{shown}: line {e.line}: {column.name}" for e in events)
-        return pa.array(map(text_of, values, places), pa.string())
+        return pa.array(map(text_of, values, _places(column, events, shown)), pa.string())
+
+
+def _places(column: Column, events: list[Event], shown: str) -> Iterator[str]:
+    return (f"{shown}: line {e.line}: {column.name}" for e in events)
+
+
+def _said(value: Any, place: str) -> str:
+    """A JSON value and its kind, in words."""
+    text = text_of(value, place) or ""
+    kind = {bool: "a truth value", dict: "an object", list: "a list"}.get(type(value), "a number")
+    return f"{text if len(text) <= 60 else text[:57] + '…'} is {kind}"
+
+
+#: What Debezium writes for a value that the source did not send, since the change left it as it was; the other is in Base64.
+_UNAVAILABLE = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
+
+
+def _refuse_unavailable(column: Column, values: list[Any], events: list[Event], shown: str) -> None:
+    """Raise :class:`BadEvent` where a row's value is a placeholder, which would replace the value that the row has."""
+    for event, value in zip(events, values, strict=True):
+        if type(value) in _HOLDING and not event.deleted and _holds_unavailable(value):
+            raise BadEvent(
+                f"{shown}: line {event.line}: {column.name}: Debezium's placeholder of a value that is not in the event "
+                f"({_UNAVAILABLE[0]}). The row would lose its value: let the source send whole rows (in PostgreSQL, REPLICA "
+                "IDENTITY FULL), and deliver again"
+            )
+
+
+_HOLDING = frozenset((str, dict, list))
+
+
+def _holds_unavailable(value: Any) -> bool:
+    if type(value) is dict:
+        return any(map(_holds_unavailable, (*value, *value.values())))
+    if type(value) is list:
+        return any(map(_holds_unavailable, value))
+    return value in _UNAVAILABLE
 
 
 def _not_text(column: Column, values: list[Any], events: list[Event], shown: str) -> BadEvent:

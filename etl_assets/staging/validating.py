@@ -42,6 +42,9 @@ def find_invalid(contract: Table, table: pa.Table) -> dict[int, list[str]]:
                 mark(pc.is_null(values), f"{column.name} is {part} and has no value")
             if column.name in contract.key and column.type == "text":
                 mark(pc.equal(values, ""), f"{column.name} is part of the key and is empty")
+        if column.type in ("text", "json") and pc.any(nul := pc.match_substring(values, "\0")).as_py():
+            of_key = "is part of the key and " if column.name in contract.key else ""
+            mark(nul, f"{column.name} {of_key}holds a NUL character, after which databases cut a text")
         if column.type == "real" and not pc.all(finite := pc.is_finite(values)).as_py():
             mark(pc.invert(finite), f"{column.name} is not finite")  # only a transform can make one
         _check_bounds(column, values, mark)

@@ -37,8 +37,8 @@ def folded() -> list[tuple[Any, ...]]:
             table[event["after"]["id"]] = event["after"]
     rows = [
         (
-            *(r["airport_ident"], int(r["airport_ref"]), r["description"] or None),
-            *(f"{Decimal(r['frequency_mhz']):.4f}", int(r["id"]), r["type"] or None),
+            *(r["airport_ident"], int(r["airport_ref"]), r["description"]),
+            *(f"{Decimal(r['frequency_mhz']):.4f}", int(r["id"]), r["type"]),
         )
         for r in table.values()
     ]
