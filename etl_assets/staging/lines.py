@@ -169,10 +169,9 @@ def _decode_by_json(line: bytes, shown: str, number: int) -> Any:
         ) from error
     except RecursionError as error:
         raise BadEvent(f"{place}: not JSON that can be read: nested too deeply") from error
-    except ValueError:
-        if not line.strip(b"\x1a\r\n\t "):
-            error = ValueError("it is Ctrl-Z, the end-of-file character of DOS")
-        raise BadEvent(f"{place}: not JSON ({error}). Is the file cut off there?") from error
+    except ValueError as error:
+        what = error if line.strip(b"\x1a\r\n\t ") else "it is Ctrl-Z, the end-of-file character of DOS"
+        raise BadEvent(f"{place}: not JSON ({what}). Is the file cut off there?") from error
 
 
 def whole_number(fields: dict[str, Any], name: str, place: str, least: int) -> int:

@@ -53,7 +53,7 @@ _MAGIC = (
 def open_bytes(path: Path, shown: str, packed: bool) -> io.BufferedReader:
     """Open a delivery, unpacked if it is ``packed``. Raises :class:`BrokenDelivery`, here or where it is read."""
     if not packed:
-        return path.open("rb", buffering=1 << 20)
+        return io.BufferedReader(io.FileIO(path), 1 << 20)
     with path.open("rb") as file:
         head = file.read(HEAD)
     if head[:2] != GZIP[: len(head)]:

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from random import Random
 
 from etl_assets.contract import ChangeLogTable
+from etl_assets.staging.lines import document
 from etl_assets.testing.deliveries import Placed, placed
 
 #: Into how many deliveries a log is cut at most.
@@ -71,9 +72,10 @@ def _events(pipeline: ChangeLogTable, deliveries: Sequence[Placed]) -> list[byte
 
 
 def _at(pipeline: ChangeLogTable, line: bytes, index: int) -> bytes:
-    """The same event at another position: of a name that stands twice in an object, the last one counts."""
-    position = json.dumps({pipeline.events.position: pipeline.events.first_position + index})
-    return line.removesuffix(b"}") + b", " + position.removeprefix("{").encode()
+    """The same event at another position, its numbers to the digit."""
+    event = json.loads(line, parse_float=str.encode, parse_int=str.encode)
+    moved = {**event, pipeline.events.position: pipeline.events.first_position + index}
+    return (document(moved, "the event") or "").encode()
 
 
 def _written(pipeline: ChangeLogTable, last: str, files: list[list[bytes]]) -> dict[str, bytes]:
