@@ -398,6 +398,9 @@ class RunFailure:
     reason: str
 
 
+_SAFE = "".join(chr(c) for c in range(33, 127) if chr(c) not in "/#@+%") + " "
+
+
 def batch_id(
     pipeline: str,
     scope: str,
@@ -413,7 +416,6 @@ def batch_id(
     ``lower + 1``. The parts of an id are escaped where they hold one of the separators, so that two batches never share
     an id; behind the last ``#`` there are numbers only.
     """
-    safe = "".join(chr(c) for c in range(33, 127) if chr(c) not in "/#@+%") + " "
-    parts = f"{quote(pipeline, safe=safe)}/{quote(scope, safe=safe)}/{quote(name, safe=safe + '/')}"
+    parts = f"{quote(pipeline, safe=_SAFE)}/{quote(scope, safe=_SAFE)}/{quote(name, safe=_SAFE + '/')}"
     part = f":{positions[0] + 1}..{positions[1]}" if positions else ""
     return f"{parts}#{revision}@{transform_version}" + (f"+{ordinal}" if ordinal else "") + part

@@ -88,7 +88,7 @@ class Engine:
         ]
         count = Counter(turn.scope for turn in turns)
         refused: set[str] = set()
-        preparer = Preparer(*rooms)
+        preparer = Preparer(*rooms, open_scopes)
 
         def prepare(turn: Turn) -> Prepared:
             return Prepared() if turn.scope in refused else preparer.prepare(turn)

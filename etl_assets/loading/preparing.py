@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from etl_assets.loading.sources import Source
 from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched
 from etl_assets.naming import shown
 from etl_assets.sink import Sink
+from etl_assets.sink.protocol import Stage
 from etl_assets.staging import StagedFolder, check_files, stage
 
 #: Deliveries that wait beside a newer one and are compared with it: the newest so many.
@@ -51,7 +53,7 @@ class Prepared:
     extract: Extract | None = None
     batch: Extract | None = None
     work: Path | None = None
-    stage: Path | None = None
+    stage: Stage | None = None
     known: dict[str, Batch] = field(default_factory=dict)
     error: EtlError | None = None
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -73,9 +75,12 @@ class Prepared:
 class Preparer:
     """Prepares turns of one pipeline. It writes nothing to the warehouse."""
 
-    def __init__(self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder) -> None:
+    def __init__(
+        self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder, scopes: Sequence[str]
+    ) -> None:
+        """``scopes`` are those that the run has claimed."""
         self.pipeline, self.source, self.sink, self.staged = pipeline, source, sink, staged
-        self.reader = Reader(pipeline, source, sink, staged)
+        self.reader = Reader(pipeline, source, sink, staged, scopes)
 
     def prepare(self, turn: Turn) -> Prepared:
         """All that comes before the transaction: read, freeze, and make the stage file. Errors wait for their turn."""
@@ -107,7 +112,7 @@ class Preparer:
                 "redelivery='strict'. Deliver corrections under a new name"
             )
 
-    def _check_related(self, read: Read, rows: int, prepared: Path, work: Path) -> None:
+    def _check_related(self, read: Read, rows: int, prepared: Stage, work: Path) -> None:
         """Refuse a delivery that shares no key with one that waits beside it: a correction does.
 
         Where it has no rows, those beside it are compared with each other.
@@ -116,7 +121,7 @@ class Preparer:
         for number, arrival in enumerate(reversed(read.beside[-COMPARED:])):
             folder = work / f"beside-{number}"
             folder.mkdir()
-            other = self._stage_file(arrival, folder)
+            other = self._staged_beside(arrival, folder)
             if other is None:
                 continue
             first = first or (shown(arrival.path), other)
@@ -128,7 +133,7 @@ class Preparer:
                     "file, or load one on purpose by its name (--delivery)"
                 )
 
-    def _stage_file(self, arrival: Arrival, folder: Path) -> Path | None:
+    def _staged_beside(self, arrival: Arrival, folder: Path) -> Stage | None:
         """What another delivery would be published from; None where it cannot be read or has no rows, and so tells nothing."""
         try:
             fetched = self.source.fetch(arrival, folder / "input")

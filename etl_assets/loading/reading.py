@@ -37,8 +37,14 @@ class Read:
 class Reader:
     """Reads deliveries of one pipeline from its source, or from what an extract keeps of them."""
 
-    def __init__(self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder) -> None:
+    def __init__(
+        self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder, scopes: Sequence[str]
+    ) -> None:
+        """``scopes`` are claimed by the run that reads: what is recorded of them is its own doing from now on."""
         self.pipeline, self.source, self.sink, self.staged = pipeline, source, sink, staged
+        self._recorded: dict[str, list[RecordedDelivery]] = {scope: [] for scope in scopes}
+        for known in sink.deliveries(pipeline.name, scopes) if scopes else ():
+            self._recorded[known.delivery.scope].append(known)
 
     def read(self, scope: str, wanted: str | None, work: Path, named: bool = False) -> Read:
         """Read the delivery to load: the newest, or the one ``wanted``.
@@ -50,7 +56,7 @@ class Reader:
         arrivals = self.source.arrivals(scope)
         if named and wanted and all(a.name != wanted for a in arrivals) and (match := _REVISION.fullmatch(wanted)):
             return self._read_revision(scope, match[1], int(match[2]), work)
-        recorded = {r.delivery.name: r for r in self.sink.deliveries(self.pipeline.name, [scope])}
+        recorded = {r.delivery.name: r for r in self._recorded[scope]}
         arrival, waiting = self._choose(scope, arrivals, wanted, named, recorded)
         last = recorded[arrival.name].delivery if arrival.name in recorded else None
         if last and last.stamp == arrival.stamp and self.frozen(last):
@@ -93,7 +99,8 @@ class Reader:
                 f"{self.pipeline.name}/{scope}: no delivery is named {shown(wanted or '')!r}; there are "
                 f"{', '.join(shown(a.name) for a in arrivals)}"
             )
-        if named or not order_counts(self.pipeline):
+        alone = len(arrivals) == 1 and not recorded
+        if named or alone or not order_counts(self.pipeline):
             return chosen, ()
         batches = self.sink.ledger(self.pipeline.name, [scope])
         current = self.sink.current(self.pipeline.name, [scope]).get(scope) if self.pipeline.newest_counts else None
@@ -133,8 +140,7 @@ class Reader:
 
     def _read_revision(self, scope: str, name: str, revision: int, work: Path) -> Read:
         """An earlier revision, from the exact bytes that an extract keeps."""
-        for recorded in self.sink.deliveries(self.pipeline.name, [scope]):
-            delivery = recorded.delivery
+        for delivery in (known.delivery for known in self._recorded[scope]):
             if (delivery.scope, delivery.name, delivery.revision) != (scope, name, revision):
                 continue
             if self.frozen(delivery):

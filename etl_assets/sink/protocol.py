@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from etl_assets.contract import DerivedTable, Pipeline
 from etl_assets.errors import EtlError, WarehouseError
@@ -23,6 +23,13 @@ from etl_assets.model import (
     RunFailure,
     Seen,
 )
+
+
+class Stage(Protocol):
+    """What a sink made of an extract before the transaction."""
+
+    def attach(self, connection: Any, name: str = "stage") -> None:
+        """Make it readable under a name, before a transaction begins."""
 
 
 class Sink(Protocol):
@@ -43,10 +50,10 @@ class Sink(Protocol):
         Where that makes it one that needs attention, and the contract asks for it, a message says so.
         """
 
-    def prepare(self, pipeline: Pipeline, extract: Extract, work: Path) -> Path:
+    def prepare(self, pipeline: Pipeline, extract: Extract, work: Path) -> Stage:
         """Make what can be made of an extract before the transaction, in the private folder ``work``."""
 
-    def is_related(self, pipeline: Pipeline, prepared: Path, other: Path) -> bool:
+    def is_related(self, pipeline: Pipeline, prepared: Stage, other: Stage) -> bool:
         """Whether two prepared extracts share a key, or a row where there is no key."""
 
     def publish(
@@ -55,7 +62,7 @@ class Sink(Protocol):
         claim: Claim,
         delivery: Delivery,
         extract: Extract,
-        stage: Path,
+        stage: Stage,
         restate: Restatement | None = None,
     ) -> Receipt:
         """Apply an extract and its ledger entry in one transaction; ``stage`` is what was prepared of it.

@@ -23,14 +23,14 @@ from etl_assets.staging.sorting import SortedRuns
 from etl_assets.staging.validating import find_invalid
 
 
-def stage_computed(contract: DerivedTable, fetched: Fetched, shown: str, files: Path, scratch: Path) -> Content:
-    """Write the rows at ``fetched.computed`` to ``files`` in order of key; none of them is set aside.
+def stage_computed(contract: DerivedTable, fetched: Fetched, shown: str, work: Path) -> Content:
+    """Write the rows at ``fetched.computed`` to ``work`` in order of key; none of them is set aside.
 
     Raises :class:`TransformFailed` for a value that its column does not take, and :class:`DuplicateKey`.
     """
     assert fetched.computed is not None
     names = [c.name for c in contract.columns]
-    runs = SortedRuns(list(contract.key) or sorted(names), scratch)
+    runs = SortedRuns(list(contract.key) or sorted(names), work)
     filled: set[str] = set()
     count = 0
     with pa.OSFile(fetched.computed) as file, pa.ipc.open_stream(file) as computed:
@@ -40,7 +40,7 @@ def stage_computed(contract: DerivedTable, fetched: Fetched, shown: str, files: 
             filled |= {name for name in names if table[name].null_count < table.num_rows}
             runs.add(table)
     schema = pa.schema([(c.name, arrow_type(c)) for c in contract.columns])
-    path = files / candidate_name(candidate_format(fetched.size))
+    path = work / candidate_name(candidate_format(fetched.size))
     rows, digest = write_candidate(path, schema, filled, _distinct(contract, runs.batches(), shown))
     columns = tuple(
         ExtractColumn(c.name, c.type, resolution=c.resolution if c.type == "timestamp" else None)

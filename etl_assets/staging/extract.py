@@ -140,32 +140,29 @@ class StagedFolder:
                 finally:
                     os.close(lock)
 
-    def freeze(self, files: Path, manifest: Manifest, folder: Path) -> Extract:
-        """Make ``files`` (holding input, candidates and rejects) the extract at ``folder``; a small one is packed.
+    def freeze(self, work: Path, manifest: Manifest, folder: Path) -> Extract:
+        """Make the files in ``work`` that the manifest names the extract at ``folder``; a small one is packed.
 
         Of two processes that freeze the same extract one wins, and both go on with what it made.
         """
-        text = sealed(manifest)
-        frozen = folder
         with _as_staging_error(folder):
-            members = sorted(files.iterdir())
-            if manifest.candidate_format == "arrow" and sum(m.stat().st_size for m in members) <= PACKED_BYTES:
-                frozen = folder.with_name(folder.name + PACKED)
-                contents = {MANIFEST: text} | {member.name: member.read_bytes() for member in members}
-                files = files.with_name("packed")
-                files.write_bytes(pack(contents))
-                written = [files]
+            files = [work / name for name, _ in _files(manifest)]
+            if manifest.candidate_format == "arrow" and sum(file.stat().st_size for file in files) <= PACKED_BYTES:
+                made, frozen = work / "packed", folder.with_name(folder.name + PACKED)
+                contents = {MANIFEST: sealed(manifest)} | {file.name: file.read_bytes() for file in files}
+                _write(made, pack(contents))
             else:
-                (files / MANIFEST).write_bytes(text)
-                written = [*members, files / MANIFEST]
-            for file in written:
-                _sync(file)
-                file.chmod(READ_ONLY)
-            if files.is_dir():
-                _sync(files)
+                made, frozen = work / "extract", folder
+                made.mkdir()
+                _write(made / MANIFEST, sealed(manifest))
+                for file in files:
+                    _sync(file)
+                    file.chmod(READ_ONLY)
+                    file.rename(made / file.name)
+                _sync(made)
             _make_folders(folder.parent, self.root)
             try:
-                files.rename(frozen)
+                made.rename(frozen)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
@@ -234,16 +231,17 @@ def rejected_lines(extract: Extract) -> Iterator[Iterator[str]]:
 
 def check_files(extract: Extract) -> None:
     """Raise :class:`ExtractDamaged` unless every file of an extract is the one that its manifest names."""
-    manifest = extract.manifest
-    wanted = [(INPUT, manifest.input_sha256)]
-    for batch in extract.batches:
-        name = candidate_name(manifest.candidate_format, batch.manifest.part)
-        wanted.append((name, batch.manifest.candidate_sha256))
-    if manifest.rejects_sha256 is not None:
-        wanted.append((REJECTS, manifest.rejects_sha256))
-    for name, sha256 in wanted:
+    for name, sha256 in _files(extract.manifest):
         with _opened(Path(extract.folder), name, sha256):
             pass
+
+
+def _files(manifest: Manifest) -> list[tuple[str, str]]:
+    """The files of an extract but the manifest itself, with their digests."""
+    form = manifest.candidate_format
+    parts = [(candidate_name(form, n), part.candidate_sha256) for n, part in enumerate(manifest.parts, start=1)]
+    rejects = [(REJECTS, manifest.rejects_sha256)] if manifest.rejects_sha256 is not None else []
+    return [(INPUT, manifest.input_sha256), *(parts or [(candidate_name(form), manifest.candidate_sha256)]), *rejects]
 
 
 @contextlib.contextmanager
@@ -293,6 +291,15 @@ def _make_folders(folder: Path, root: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for made in missing:
         _sync(made.parent)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a read-only file, and wait until the disk has it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, READ_ONLY)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
 
 
 def _sync(path: Path) -> None:

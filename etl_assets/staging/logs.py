@@ -32,11 +32,10 @@ def stage_events(
     delivery: Delivery,
     fetched: Fetched,
     shown: str,
-    files: Path,
-    scratch: Path,
+    work: Path,
     cuts: Sequence[int] = (),
 ) -> Content:
-    """Write the last state of each key in a log's delivery to ``files``; nothing of a log is set aside.
+    """Write the last state of each key in a log's delivery to ``work``; nothing of a log is set aside.
 
     A delivery of more than ``batch_events`` is cut into parts, each of them a batch with a file of its own. Where batches of it
     are committed, up to the positions ``cuts``, it is cut there.
@@ -44,7 +43,7 @@ def stage_events(
     interval = Interval()
     cutter = Cutter(contract.batch_events, cuts)
     form = candidate_format(fetched.size)
-    writing = PartWriter(contract, 1, form, shown, scratch)
+    writing = PartWriter(contract, 1, form, shown, work)
     parts: list[Part] = []
     packed = is_packed(contract, delivery.name)
     for table in read_events(contract, Path(fetched.path), shown, packed, interval):
@@ -52,12 +51,12 @@ def stage_events(
             if begins:
                 lower = parts[-1].upper if parts else interval.lower
                 assert lower is not None
-                parts.append(writing.write(files, lower, writing.upper))
-                writing = PartWriter(contract, len(parts) + 1, form, shown, scratch)
+                parts.append(writing.write(work, lower, writing.upper))
+                writing = PartWriter(contract, len(parts) + 1, form, shown, work)
             writing.add(piece, events)
     lower = parts[-1].upper if parts else interval.lower
     assert lower is not None
-    parts.append(writing.write(files, lower, interval.end))
+    parts.append(writing.write(work, lower, interval.end))
     check_counts(contract, fetched, shown, interval.events)
     columns = [
         ExtractColumn(c.name, c.type, resolution=c.resolution if c.type == "timestamp" else None)

@@ -73,7 +73,6 @@ class PartWriter:
     def __init__(self, contract: ChangeLogTable, number: int, form: CandidateFormat, shown: str, scratch: Path) -> None:
         self.contract, self.number, self.form, self.shown = contract, number, form, shown
         self.scratch = scratch / f"part-{number}"
-        self.scratch.mkdir()
         self.runs = SortedRuns([*contract.key, VERSION, POSITION], self.scratch)
         self.filled = {VERSION, DELETED, POSITION}
         self.events = self.upper = 0
@@ -92,5 +91,5 @@ class PartWriter:
         history = History()
         states = last_states(self.contract, self.runs.batches(), history)
         rows, digest = write_candidate(files / candidate_name(self.form, self.number), schema, self.filled, states)
-        shutil.rmtree(self.scratch)
+        shutil.rmtree(self.scratch, ignore_errors=True)
         return Part(lower, upper, self.events, rows, history.stale, digest, "")

@@ -34,14 +34,13 @@ def stage_rows(
     delivery: Delivery,
     fetched: Fetched,
     shown: str,
-    files: Path,
-    scratch: Path,
+    work: Path,
 ) -> Content:
-    """Write candidate and rejected rows of a delimited file to ``files``.
+    """Write candidate and rejected rows of a delimited file to ``work``.
 
     Raises a :class:`~etl_assets.errors.DeliveryRefused` that names file, line and column.
     """
-    text = open_text(Path(fetched.path), delivery.name, shown, contract.format, scratch)
+    text = open_text(Path(fetched.path), delivery.name, shown, contract.format, work)
     layout = match_header(contract, text)
     rejects = Rejects(contract, text, delivery.scope)
     columns = [
@@ -52,7 +51,7 @@ def stage_rows(
     # Without a key all columns order the rows: by name, so that neither header nor contract decides.
     newer = (contract.updated,) if isinstance(contract, WatermarkTable) else contract.newest_by
     by = (*contract.key, *newer) or sorted(c.name for c in columns)
-    runs = SortedRuns([*by, RECORD], scratch)
+    runs = SortedRuns([*by, RECORD], work)
     filled: set[str] = set()
     source_rows = valid = 0
     for read, table in _tables(contract, delivery.scope, text, layout, rejects):
@@ -71,9 +70,9 @@ def stage_rows(
     else:
         tables, span = distinct(contract, text, runs.batches()), []
     kept = (table.drop_columns(RECORD) for table in tables)
-    path = files / candidate_name(candidate_format(fetched.size))
+    path = work / candidate_name(candidate_format(fetched.size))
     rows, digest = write_candidate(path, schema, filled, kept)
-    rejects.write(files / REJECTS)
+    rejects.write(work / REJECTS)
     lower, upper = (min(span), max(span)) if span else (None, None)
     return Content(tuple(columns), source_rows, len(rejects.rows), rows, digest, lower, upper, duplicates=valid - rows)
 

@@ -60,6 +60,7 @@ class SortedRuns:
         return table.take(pc.sort_indices(table, sort_keys=self._by)) if self._by else table
 
     def _spill(self) -> None:
+        self._scratch.mkdir(exist_ok=True)
         path = self._scratch / f"run-{len(self._spilled)}.arrow"
         run = self._take_pending()
         with pa.ipc.new_file(path, run.schema) as writer:

@@ -32,21 +32,19 @@ def stage(
     Raises a :class:`~etl_assets.errors.DeliveryRefused` that names file, line and column, or
     :class:`~etl_assets.errors.StagingFailed`. Nothing is left behind unless the whole extract is frozen.
     """
-    scratch, files = work / "scratch", work / "extract"
-    scratch.mkdir()
-    files.mkdir()
     if isinstance(contract, ChangeLogTable):
-        content = stage_events(contract, delivery, fetched, shown, files, scratch, cuts)
+        content = stage_events(contract, delivery, fetched, shown, work, cuts)
     elif isinstance(contract, DerivedTable):
-        content = stage_computed(contract, fetched, shown, files, scratch)
+        content = stage_computed(contract, fetched, shown, work)
     else:
-        content = stage_rows(contract, delivery, fetched, shown, files, scratch)
-    Path(fetched.path).rename(files / INPUT)
-    manifest = _manifest(contract, delivery, fetched, content, files)
-    return staged.freeze(files, manifest, staged.folder(delivery, contract.code, contract.transform_version))
+        content = stage_rows(contract, delivery, fetched, shown, work)
+    if Path(fetched.path) != work / INPUT:
+        Path(fetched.path).rename(work / INPUT)
+    manifest = _manifest(contract, delivery, fetched, content, work)
+    return staged.freeze(work, manifest, staged.folder(delivery, contract.code, contract.transform_version))
 
 
-def _manifest(contract: Pipeline, delivery: Delivery, fetched: Fetched, content: Content, files: Path) -> Manifest:
+def _manifest(contract: Pipeline, delivery: Delivery, fetched: Fetched, content: Content, work: Path) -> Manifest:
     form = candidate_format(fetched.size)
     return Manifest(
         pipeline=delivery.pipeline,
@@ -63,13 +61,13 @@ def _manifest(contract: Pipeline, delivery: Delivery, fetched: Fetched, content:
         source_rows=content.source_rows,
         rejected_rows=content.rejected_rows,
         rows=content.rows,
-        candidate_sha256=_file_sha256(files / candidate_name(form)),
-        rejects_sha256=_file_sha256(files / REJECTS) if content.rejected_rows else None,
+        candidate_sha256=_file_sha256(work / candidate_name(form)),
+        rejects_sha256=_file_sha256(work / REJECTS) if content.rejected_rows else None,
         lower=content.lower,
         upper=content.upper,
         stale=content.stale,
         parts=tuple(
-            replace(part, candidate_sha256=_file_sha256(files / candidate_name(form, number)))
+            replace(part, candidate_sha256=_file_sha256(work / candidate_name(form, number)))
             for number, part in enumerate(content.parts, start=1)
         ),
         seen=fetched.seen,

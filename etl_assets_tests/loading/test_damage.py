@@ -54,7 +54,7 @@ def test_a_changed_manifest_is_found_before_it_is_published(
 ) -> None:
     fields = json.loads(contents(staged[B])[MANIFEST])
     assert fields[name] != value
-    changed = json.dumps(fields | {name: value}, indent=1, ensure_ascii=False) + "\n"
+    changed = json.dumps(fields | {name: value}, ensure_ascii=False) + "\n"
     rewrite(staged[B], {MANIFEST: changed.encode()})
     check_that_only_b_is_refused(world, staged, world.load(*DAYS))
 

@@ -47,7 +47,7 @@ def test_the_order_of_a_batch_is_that_of_its_delivery_not_of_its_extract(world: 
     world.deliver(DAY, f"id,day,item,amount\n1,{DAY},pear,1\n", "sales.csv")
     engine = world.engine()
     claim = engine.sink.claim(world.pipeline, [DAY], "run")[DAY]
-    made = Preparer(world.pipeline, engine.source, engine.sink, engine.staged).prepare(Turn(DAY, None, claim, 1))
+    made = Preparer(world.pipeline, engine.source, engine.sink, engine.staged, [DAY]).prepare(Turn(DAY, None, claim, 1))
     with contextlib.closing(made):
         assert made.extract
         assert made.delivery

@@ -236,7 +236,7 @@ def test_every_change_of_a_single_value_of_a_manifest_is_noticed(bench: Bench, f
     changes = list(single_changes(fields))
     assert len(changes) > 100
     for changed in changes:
-        rewrite(extract, {MANIFEST: (json.dumps(changed, indent=1, ensure_ascii=False) + "\n").encode()})
+        rewrite(extract, {MANIFEST: (json.dumps(changed, ensure_ascii=False) + "\n").encode()})
         with pytest.raises(ExtractDamaged, match=r"manifest.json is not as it was sealed.*Remove "):
             bench.staged.find(delivery(extract), CONTRACT.code, 1)
     rewrite(extract, {MANIFEST: text})
@@ -273,10 +273,10 @@ def test_blank_space_and_repeated_fields_of_a_manifest_are_noticed(bench: Bench,
     for changed in (
         text.replace(":", " :", 1),
         text + " ",
-        text.replace('"rows": 2', '"rows": 9,\n "rows": 2'),
-        text.replace(seal, seal.replace('"\n}', '",\n "rows": 9\n}')),
-        text.replace(seal, ',\n "rows": 9' + seal),
-        text.replace(seal, "\n}\n"),
+        text.replace('"rows": 2', '"rows": 9, "rows": 2'),
+        text.replace(seal, seal.replace('"}', '", "rows": 9}')),
+        text.replace(seal, ', "rows": 9' + seal),
+        text.replace(seal, "}\n"),
     ):
         assert changed != text
         rewrite(extract, {MANIFEST: changed.encode()})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +36,12 @@ class Held:
 
 @contextlib.contextmanager
 def writing(
-    path: Path, attach: Path | None = None, timeout: float = BUSY_TIMEOUT, held: Held | None = None
+    path: Path,
+    attach: Callable[[sqlite3.Connection], None] | None = None,
+    timeout: float = BUSY_TIMEOUT,
+    held: Held | None = None,
 ) -> Iterator[sqlite3.Connection]:
-    """One write transaction; ``attach`` is a private file, readable in it as ``stage``; ``held`` is filled at its end.
+    """One write transaction; ``attach`` makes candidate rows readable in it as ``stage``; ``held`` is filled at its end.
 
     Raises :class:`SinkBusy` when another writer holds the warehouse for longer than ``timeout`` seconds, and
     :class:`WarehouseError` for everything else that the database reports; nothing has changed in either case.
@@ -49,7 +52,7 @@ def writing(
         try:
             _enter_wal(connection, timeout)
             if attach is not None:
-                connection.execute("ATTACH DATABASE ? AS stage", (f"{attach.as_uri()}?mode=ro&immutable=1",))
+                attach(connection)
             connection.execute("BEGIN IMMEDIATE")
             began = time.perf_counter()
             try:

@@ -7,15 +7,16 @@ let go of it before the warehouse's transaction begins.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import adbc_driver_sqlite.dbapi as adbc
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl_assets.errors import StagingFailed
 from etl_assets.model import ExtractColumn, Manifest
+from etl_assets.sink.protocol import Stage
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.tables import storage
 from etl_assets.staging.candidate import candidate_batches, candidate_schema
@@ -29,66 +30,94 @@ LEAST, EARLIER = "_least", "stage.earlier"
 DISPUTED = "stage.disputed"
 
 
-def build(candidate: Path | bytes, manifest: Manifest, target: Path, index: Sequence[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class StageFile:
+    """A private SQLite file with the tables of a stage."""
+
+    path: Path
+
+    def attach(self, connection: sqlite3.Connection, name: str = "stage") -> None:
+        """Make the rows readable under a name, before the transaction begins."""
+        connection.execute(f"ATTACH DATABASE ? AS {name}", (f"{self.path.as_uri()}?mode=ro&immutable=1",))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A table of a stage: its columns as SQL, their Arrow schema, and its rows as SQLite stores them."""
+
+    name: str
+    columns: str
+    schema: pa.Schema
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+
+def tables_of(candidate: Path | bytes, manifest: Manifest) -> list[Layout]:
+    """Return the tables of an extract's stage: the candidate rows, and of a change log what stood before them."""
+    schema = pa.schema([(c.name, _storage_type(c.type)) for c in manifest.columns])
+    columns = ", ".join(f"{quoted(c.name)} {storage(c.type)}" for c in manifest.columns)
+    if HISTORY not in candidate_schema(candidate).names:
+        return [Layout("candidate", columns, schema, lambda: _batches(candidate, manifest, schema))]
+    logged = schema.append(pa.field(LEAST, pa.int64()))
+    earlier = "_candidate INTEGER NOT NULL, _version INTEGER NOT NULL"
+    disputed = "_candidate INTEGER, _version INTEGER, _states TEXT"
+    return [
+        Layout("candidate", f"{columns}, {LEAST} INTEGER", logged, lambda: _batches(candidate, manifest, logged)),
+        Layout("earlier", earlier, _EARLIER, lambda: _earlier(candidate)),
+        Layout("disputed", disputed, _DISPUTED, lambda: _disputed(candidate)),
+    ]
+
+
+def build(candidate: Path | bytes, manifest: Manifest, target: Path, index: Sequence[str]) -> StageFile:
     """Write the candidate rows of an extract to ``target`` in their order; index them by ``index`` if any is named.
 
     Raises :class:`StagingFailed` when the file cannot be written.
     """
+    import adbc_driver_sqlite.dbapi as adbc
+
     try:
-        _build(candidate, manifest, target, index)
+        with adbc.connect(str(target), autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute("PRAGMA journal_mode = OFF")
+            cursor.fetchall()
+            cursor.execute("PRAGMA synchronous = OFF")
+            for table in tables_of(candidate, manifest):
+                cursor.execute(f"CREATE TABLE {table.name} ({table.columns}) STRICT")
+                rows = pa.RecordBatchReader.from_batches(table.schema, table.batches())
+                cursor.adbc_ingest(table.name, rows, mode="append")
+        pa.default_memory_pool().release_unused()
+        if index and manifest.rows:
+            _index(target, index)
     except (adbc.Error, sqlite3.Error, OSError) as error:
         raise StagingFailed(
             f"cannot write {target}: {error}. Is the disk full? Nothing was published; free some space and run again"
         ) from error
+    return StageFile(target)
 
 
-def _build(candidate: Path | bytes, manifest: Manifest, target: Path, index: Sequence[str]) -> None:
-    schema = pa.schema([(c.name, _storage_type(c.type)) for c in manifest.columns])
-    columns = ", ".join(f"{quoted(c.name)} {storage(c.type)}" for c in manifest.columns)
-    log = HISTORY in candidate_schema(candidate).names
-    if log:
-        schema = schema.append(pa.field(LEAST, pa.int64()))
-        columns += f", {LEAST} INTEGER"
-    with adbc.connect(str(target), autocommit=True) as connection, connection.cursor() as cursor:
-        cursor.execute("PRAGMA journal_mode = OFF")
-        cursor.fetchall()
-        cursor.execute("PRAGMA synchronous = OFF")
-        cursor.execute(f"CREATE TABLE candidate ({columns}) STRICT")
-        cursor.adbc_ingest(
-            "candidate", pa.RecordBatchReader.from_batches(schema, _batches(candidate, manifest, schema)), mode="append"
-        )
-        if log:
-            cursor.execute("CREATE TABLE earlier (_candidate INTEGER NOT NULL, _version INTEGER NOT NULL) STRICT")
-            rows = pa.RecordBatchReader.from_batches(_EARLIER, _earlier(candidate))
-            cursor.adbc_ingest("earlier", rows, mode="append")
-            cursor.execute("CREATE TABLE disputed (_candidate INTEGER, _version INTEGER, _states TEXT) STRICT")
-            rows = pa.RecordBatchReader.from_batches(_DISPUTED, _disputed(candidate))
-            cursor.adbc_ingest("disputed", rows, mode="append")
-    pa.default_memory_pool().release_unused()
-    if index and manifest.rows:
-        plain = sqlite3.connect(target, isolation_level=None)
-        try:
-            plain.execute("PRAGMA journal_mode = OFF")
-            plain.execute("PRAGMA synchronous = OFF")
-            plain.execute(f"CREATE UNIQUE INDEX candidate_key ON candidate ({', '.join(map(quoted, index))})")
-        finally:
-            plain.close()
-
-
-def share_rows(one: Path, other: Path, key: Sequence[str]) -> bool:
-    """Return whether two stage files have a key in common, or without one a whole row."""
-    connection = sqlite3.connect(f"{one.as_uri()}?mode=ro&immutable=1", uri=True)
+def _index(target: Path, index: Sequence[str]) -> None:
+    plain = sqlite3.connect(target, isolation_level=None)
     try:
-        connection.execute("ATTACH DATABASE ? AS other", (f"{other.as_uri()}?mode=ro&immutable=1",))
+        plain.execute("PRAGMA journal_mode = OFF")
+        plain.execute("PRAGMA synchronous = OFF")
+        plain.execute(f"CREATE UNIQUE INDEX candidate_key ON candidate ({', '.join(map(quoted, index))})")
+    finally:
+        plain.close()
+
+
+def share_rows(one: Stage, other: Stage, key: Sequence[str]) -> bool:
+    """Return whether what was staged of two extracts has a key in common, or without one a whole row."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, uri=True)
+    try:
+        one.attach(connection)
+        other.attach(connection, "other")
         mine, theirs = (
             [row[1] for row in connection.execute(f"PRAGMA {schema}.table_info(candidate)")]
-            for schema in ("main", "other")
+            for schema in ("stage", "other")
         )
         columns = ", ".join(map(quoted, key or [name for name in mine if name in theirs]))
-        query = f"SELECT {columns} FROM other.candidate INTERSECT SELECT {columns} FROM main.candidate LIMIT 1"
+        query = f"SELECT {columns} FROM other.candidate INTERSECT SELECT {columns} FROM stage.candidate LIMIT 1"
         return connection.execute(query).fetchone() is not None
     except sqlite3.Error as error:
-        raise StagingFailed(f"cannot compare {one} and {other}: {error}. Nothing was published") from error
+        raise StagingFailed(f"cannot compare what was staged: {error}. Nothing was published") from error
     finally:
         connection.close()
 

@@ -26,9 +26,12 @@ from etl_assets.model import (
     RunFailure,
     Seen,
 )
-from etl_assets.sink.sqlite import alone, deriving, ledger, outbox, schema, stage_file
+from etl_assets.sink.protocol import Stage
+from etl_assets.sink.sqlite import alone, deriving, ledger, outbox, schema, stage_file, stage_rows
 from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, Held, quoted, reading, writing
 from etl_assets.sink.sqlite.publish import check_writer, publish
+from etl_assets.sink.sqlite.stage_file import StageFile
+from etl_assets.sink.sqlite.stage_rows import StagedRows
 from etl_assets.sink.sqlite.verifying import differing_scopes, profile, verify_table
 from etl_assets.staging.extract import candidate_file
 
@@ -66,18 +69,19 @@ class SQLiteWarehouse:
         except StaleWriter:
             return None
 
-    def prepare(self, pipeline: Pipeline, extract: Extract, work: Path) -> Path:
-        """Build the private stage file, outside of the lock."""
+    def prepare(self, pipeline: Pipeline, extract: Extract, work: Path) -> StageFile | StagedRows:
+        """Stage the candidate rows, outside of the lock: in memory where they are few, in a private file where not."""
+        if extract.manifest.rows <= stage_rows.FEW:
+            return stage_rows.hold(candidate_file(extract), extract.manifest, pipeline.key)
         # Rows that are there are compared with the candidates by key, and so is what a complete snapshot lacks.
         complete = isinstance(pipeline, WatermarkTable) and pipeline.complete != "no"
         index = pipeline.key if complete or self._has_rows(pipeline.name, extract.manifest.scope) else ()
         stage = work / "stage.sqlite"
         stage.unlink(missing_ok=True)  # of the batch before
-        stage_file.build(candidate_file(extract), extract.manifest, stage, index)
-        return stage
+        return stage_file.build(candidate_file(extract), extract.manifest, stage, index)
 
-    def is_related(self, pipeline: Pipeline, prepared: Path, other: Path) -> bool:
-        """Whether two stage files share a key, or a row where there is no key."""
+    def is_related(self, pipeline: Pipeline, prepared: Stage, other: Stage) -> bool:
+        """Whether what was staged of two extracts shares a key, or a row where there is no key."""
         return stage_file.share_rows(prepared, other, pipeline.key)
 
     def publish(
@@ -86,12 +90,12 @@ class SQLiteWarehouse:
         claim: Claim,
         delivery: Delivery,
         extract: Extract,
-        stage: Path,
+        stage: Stage,
         restate: Restatement | None = None,
     ) -> Receipt:
-        """Apply a stage file in one transaction."""
+        """Apply what was staged in one transaction."""
         held = Held()
-        with writing(self.path, attach=stage, timeout=self.busy_timeout, held=held) as connection:
+        with writing(self.path, attach=stage.attach, timeout=self.busy_timeout, held=held) as connection:
             receipt = publish(connection, pipeline, claim, delivery, extract, restate)
         return replace(receipt, locked_seconds=held.seconds)
 
