@@ -133,6 +133,9 @@ class Part:
     candidate_sha256: str
 
 
+#: Columns of a candidate row beside the contract's: the version that stands, whether it ends the row, and where it was said.
+VERSION, DELETED, POSITION = "_version", "_deleted", "_position"
+
 CandidateFormat = Literal["arrow", "parquet"]
 #: How an extract is written. One of another format is not found; it is frozen again from the delivery.
 EXTRACT_FORMAT = 2

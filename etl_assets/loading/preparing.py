@@ -22,7 +22,7 @@ from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched
 from etl_assets.naming import shown
 from etl_assets.sink import Sink
 from etl_assets.sink.protocol import Stage
-from etl_assets.staging import StagedFolder, check_files, stage
+from etl_assets.staging import StagedFolder, check_files
 
 #: Deliveries that wait beside a newer one and are compared with it: the newest so many.
 COMPARED = 20
@@ -135,6 +135,8 @@ class Preparer:
 
     def _staged_beside(self, arrival: Arrival, folder: Path) -> Stage | None:
         """What another delivery would be published from; None where it cannot be read or has no rows, and so tells nothing."""
+        from etl_assets.staging.stage import stage
+
         try:
             fetched = self.source.fetch(arrival, folder / "input")
             identity = (self.pipeline.name, arrival.scope, arrival.name, 1, arrival.order)
@@ -151,6 +153,8 @@ class Preparer:
             check_files(frozen)
             return frozen
         assert fetched is not None
+        from etl_assets.staging.stage import stage
+
         try:
             completed = self.source.complete(delivery, fetched, work)
             cuts = [b.upper for b in self._known_parts(delivery).values() if b.upper is not None]

@@ -5,9 +5,14 @@ the hour in UTC, which the transform settles, so that an observation stands once
 to the day under which its newest release puts it.
 """
 
-import pandas as pd
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from etl_assets.contract import Daily, PartitionedTable, date_of, integer, real, repair, text, timestamp, transform
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EMPTY = ("", "NA")
 
@@ -19,6 +24,8 @@ def settle_utc_hour(frame: pd.DataFrame) -> pd.DataFrame:
     early as long as daylight saving lasts: the label is right. Release 3 labels in local time, four or five hours
     behind its ``time_hour``, which is right.
     """
+    import pandas as pd  # takes its time, and only a run needs it
+
     label = pd.to_datetime(frame[["year", "month", "day", "hour"]].astype("int64"), utc=True)
     stated = pd.to_datetime(frame["time_hour"], utc=True)
     local = stated.notna() & (stated - label >= pd.Timedelta(hours=1))

@@ -1,6 +1,8 @@
-"""Delivery to extract: read, type, validate, digest, freeze. Nothing here knows the warehouse or Dagster."""
+"""Delivery to extract: read, type, validate, digest, freeze. Nothing here knows the warehouse or Dagster.
+
+What reads deliveries is imported where it is needed: it brings Arrow along, and a run that finds nothing needs none.
+"""
 
 from etl_assets.staging.extract import StagedFolder, check_files
-from etl_assets.staging.stage import stage
 
-__all__ = ["StagedFolder", "check_files", "stage"]
+__all__ = ["StagedFolder", "check_files"]

@@ -10,10 +10,7 @@ import pyarrow.compute as pc
 
 from etl_assets.contract import Table
 from etl_assets.errors import VersionConflict
-
-#: Columns of a candidate row beside the contract's: the version that stands, whether it ends the row, and where it was said.
-VERSION, DELETED, POSITION = "_version", "_deleted", "_position"
-
+from etl_assets.model import DELETED, POSITION, VERSION
 
 #: The lines of these records.
 Lines = Callable[[list[Any]], dict[int, int]]

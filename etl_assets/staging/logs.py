@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from etl_assets.contract import ChangeLogTable
 from etl_assets.errors import ShrunkDelivery, ZeroBytes
-from etl_assets.model import Delivery, ExtractColumn, Fetched, Part
+from etl_assets.model import DELETED, POSITION, VERSION, Delivery, ExtractColumn, Fetched, Part
 from etl_assets.staging.candidate import Content
 from etl_assets.staging.events import Event, Names, parse
 from etl_assets.staging.extract import candidate_format
-from etl_assets.staging.folding import DELETED, POSITION, VERSION
 from etl_assets.staging.lines import read_lines
 from etl_assets.staging.parts import Cutter, PartWriter
 from etl_assets.staging.positions import Interval

@@ -14,11 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from etl_assets.contract import ChangeLogTable
-from etl_assets.model import CandidateFormat, Part
+from etl_assets.model import DELETED, POSITION, VERSION, CandidateFormat, Part
 from etl_assets.staging.candidate import write_candidate
 from etl_assets.staging.casting import arrow_type
 from etl_assets.staging.extract import candidate_name
-from etl_assets.staging.folding import DELETED, POSITION, VERSION
 from etl_assets.staging.history import DISPUTE, DISPUTE_TYPE, HISTORY, HISTORY_TYPE, History
 from etl_assets.staging.sorting import SortedRuns
 from etl_assets.staging.states import last_states

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl_assets.contract import PartitionedTable, WatermarkTable
-from etl_assets.model import Delivery, ExtractColumn, Fetched
+from etl_assets.model import DELETED, VERSION, Delivery, ExtractColumn, Fetched
 from etl_assets.staging.candidate import Content, write_candidate
 from etl_assets.staging.casting import arrow_type, cast
 from etl_assets.staging.extract import REJECTS, candidate_format, candidate_name
-from etl_assets.staging.folding import DELETED, VERSION, fold
+from etl_assets.staging.folding import fold
 from etl_assets.staging.header import Layout, match_header
 from etl_assets.staging.reading import Text, open_text, read_batches
 from etl_assets.staging.rejects import Rejected, Rejects

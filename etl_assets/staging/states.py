@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl_assets.contract import ChangeLogTable
-from etl_assets.staging.folding import DELETED, VERSION, equal_in
+from etl_assets.model import DELETED, VERSION
+from etl_assets.staging.folding import equal_in
 from etl_assets.staging.history import DISPUTE, HISTORY, Flags, History
 
 #: The line of the file on which the event stands.

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from etl_assets.contract import ChangeLogTable, Column
 from etl_assets.errors import BadEvent
+from etl_assets.model import DELETED, POSITION, VERSION
 from etl_assets.staging.casting import Casted, cast
 from etl_assets.staging.events import Event, Names
-from etl_assets.staging.folding import DELETED, POSITION, VERSION
 from etl_assets.staging.lines import WHOLE, document, text_of
 from etl_assets.staging.states import LINE
 from etl_assets.staging.validating import find_invalid

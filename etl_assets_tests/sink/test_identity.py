@@ -33,7 +33,7 @@ def test_two_processes_of_one_run_that_read_different_bytes_leave_the_truth_abou
     path = world.deliver(DAY, HEADER + f"1,{DAY},pear,1\n")
     claim = loader.sink.claim(world.pipeline, [DAY], "one run")[DAY]
     with loader.staged.workspace() as work:
-        reader = Reader(loader.pipeline, loader.source, loader.sink, loader.staged)
+        reader = Reader(loader.pipeline, loader.source, loader.sink, loader.staged, [DAY])
         read = reader.read(DAY, None, work)
         assert read.fetched is not None
         path.write_text(HEADER + f"1,{DAY},pear,2\n")

@@ -16,10 +16,11 @@ import pyarrow as pa
 from etl_assets.contract import PartitionedTable, Static, text
 from etl_assets.model import Delivery, Extract, Fetched
 from etl_assets.naming import natural_order
-from etl_assets.staging import StagedFolder, stage
+from etl_assets.staging import StagedFolder
 from etl_assets.staging.candidate import candidate_batches, candidate_schema
 from etl_assets.staging.extract import INPUT, MANIFEST, candidate_file, rejected_lines
 from etl_assets.staging.packed import unpack
+from etl_assets.staging.stage import stage
 
 
 def table(*columns: Any, **changes: Any) -> PartitionedTable:

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl_assets.contract import ChangeLogTable
-from etl_assets.model import Extract
+from etl_assets.model import POSITION, VERSION, Extract
 from etl_assets.sink.sqlite.stage_file import stored
 from etl_assets.staging.extract import kept_bytes
-from etl_assets.staging.folding import POSITION, VERSION
 from etl_assets.staging.logs import is_packed, read_events
 from etl_assets.staging.positions import Interval
 

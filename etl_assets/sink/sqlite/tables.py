@@ -19,9 +19,8 @@ from typing import Any
 from etl_assets.contract import Pipeline, Repair, ReplacedTable
 from etl_assets.contract.columns import MAX_COLUMNS
 from etl_assets.errors import BadHeader, ContractError, EtlError
-from etl_assets.model import ExtractColumn
+from etl_assets.model import DELETED, ExtractColumn
 from etl_assets.sink.sqlite.connection import quoted
-from etl_assets.staging.folding import DELETED
 
 PARTITION, BATCH = "_partition", "_batch"
 

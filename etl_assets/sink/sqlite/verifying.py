@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from etl_assets.contract import Pipeline, ReplacedTable
+from etl_assets.model import VERSION
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.tables import PARTITION, versions_name
-from etl_assets.staging.folding import VERSION
 
 
 def verify_versions(connection: sqlite3.Connection, pipeline: str, table: str) -> list[str]:

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from etl_assets.errors import VersionConflict
-from etl_assets.model import Counts
+from etl_assets.model import DELETED, POSITION, VERSION, Counts
 from etl_assets.sink.sqlite.connection import quoted
 from etl_assets.sink.sqlite.said import Said
 from etl_assets.sink.sqlite.stage_file import DISPUTED, EARLIER, LEAST
 from etl_assets.sink.sqlite.stage_file import TABLE as CANDIDATE
-from etl_assets.staging.folding import DELETED, POSITION, VERSION
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""The SQLite warehouse as a sink: each method is one transaction on a connection of its own."""
+"""The SQLite warehouse as a sink: each method is one transaction on a connection of its own.
+
+What moves rows is imported where it is needed: it brings Arrow along, and what only asks the ledger needs none.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,8 @@ from etl_assets.model import (
     Seen,
 )
 from etl_assets.sink.protocol import Stage
-from etl_assets.sink.sqlite import alone, deriving, ledger, outbox, schema, stage_file, stage_rows
+from etl_assets.sink.sqlite import alone, ledger, outbox, schema
 from etl_assets.sink.sqlite.connection import BUSY_TIMEOUT, Held, quoted, reading, writing
-from etl_assets.sink.sqlite.publish import check_writer, publish
-from etl_assets.sink.sqlite.stage_file import StageFile
-from etl_assets.sink.sqlite.stage_rows import StagedRows
 from etl_assets.sink.sqlite.verifying import differing_scopes, profile, verify_table
 from etl_assets.staging.extract import candidate_file
 
@@ -53,12 +53,16 @@ class SQLiteWarehouse:
 
     def record(self, claim: Claim, delivery: Delivery) -> None:
         """Note that a delivery was read, where nothing else is written about it."""
+        from etl_assets.sink.sqlite.publish import check_writer
+
         with writing(self.path, timeout=self.busy_timeout) as connection:
             check_writer(connection, claim)
             ledger.record_delivery(connection, delivery)
 
     def refuse(self, pipeline: Pipeline, claim: Claim, delivery: Delivery, error: EtlError) -> Refusal | None:
         """Remember a refusal; None where a newer run has taken over, whose word counts."""
+        from etl_assets.sink.sqlite.publish import check_writer
+
         try:
             with writing(self.path, timeout=self.busy_timeout) as connection:
                 check_writer(connection, claim)
@@ -69,8 +73,10 @@ class SQLiteWarehouse:
         except StaleWriter:
             return None
 
-    def prepare(self, pipeline: Pipeline, extract: Extract, work: Path) -> StageFile | StagedRows:
+    def prepare(self, pipeline: Pipeline, extract: Extract, work: Path) -> Stage:
         """Stage the candidate rows, outside of the lock: in memory where they are few, in a private file where not."""
+        from etl_assets.sink.sqlite import stage_file, stage_rows
+
         if extract.manifest.rows <= stage_rows.FEW:
             return stage_rows.hold(candidate_file(extract), extract.manifest, pipeline.key)
         # Rows that are there are compared with the candidates by key, and so is what a complete snapshot lacks.
@@ -82,6 +88,8 @@ class SQLiteWarehouse:
 
     def is_related(self, pipeline: Pipeline, prepared: Stage, other: Stage) -> bool:
         """Whether what was staged of two extracts shares a key, or a row where there is no key."""
+        from etl_assets.sink.sqlite import stage_file
+
         return stage_file.share_rows(prepared, other, pipeline.key)
 
     def publish(
@@ -94,6 +102,8 @@ class SQLiteWarehouse:
         restate: Restatement | None = None,
     ) -> Receipt:
         """Apply what was staged in one transaction."""
+        from etl_assets.sink.sqlite.publish import publish
+
         held = Held()
         with writing(self.path, attach=stage.attach, timeout=self.busy_timeout, held=held) as connection:
             receipt = publish(connection, pipeline, claim, delivery, extract, restate)
@@ -216,6 +226,8 @@ class SQLiteWarehouse:
 
     def upstream(self, pipeline: DerivedTable, scopes: Sequence[str] | None = None) -> dict[str, tuple[Seen, ...]]:
         """What each partition of a derived table sees of its upstream now; of all partitions, or of some."""
+        from etl_assets.sink.sqlite import deriving
+
         every = pipeline.partitions.keys()
         keys = every if scopes is None else [s for s in scopes if s in every]
         with self._reading() as connection:
@@ -223,6 +235,8 @@ class SQLiteWarehouse:
 
     def compute(self, pipeline: DerivedTable, scope: str, target: Path) -> tuple[Seen, ...]:
         """Write the rows of a derived partition to ``target``; what they were made of, all of it as of one commit."""
+        from etl_assets.sink.sqlite import deriving
+
         with self._reading() as connection:
             return deriving.compute(connection, pipeline, scope, target) if connection else ()
 
