@@ -37,6 +37,7 @@ from etl_assets.errors import (
     TransformFailed,
     UpstreamMoved,
 )
+from etl_assets.staging.extract import kept_bytes
 from etl_assets_tests.patterns.logs import YEAR, A, B, C, D, delete, kept, lines, prices, upsert
 from etl_assets_tests.sink.test_tables import around
 from etl_assets_tests.world import World, orders
@@ -482,7 +483,8 @@ def test_the_extract_lists_what_was_seen_and_its_bytes_are_the_identity(world: W
     world.load(A)
     (outcome,) = world.load(A, pipeline=totals())
     assert outcome.extract
-    document = json.loads((Path(outcome.extract.folder) / "input").read_text())
+    with kept_bytes(outcome.extract) as path:
+        document = json.loads(path.read_text())
     assert document == [{"pipeline": "orders", "scope": A, "batch": f"orders/{A}/1.csv#1@1"}]
     assert outcome.extract.manifest.input_sha256 == outcome.delivery.sha256 == outcome.delivery.stamp  # type: ignore[union-attr]
 
