@@ -16,13 +16,14 @@ import click
 from etl_assets import __version__
 from etl_assets.answers import errors_end_here, named_error, print_document, print_table, say_error
 from etl_assets.errors import EtlError, UnknownScope
+from etl_assets.naming import shown
 from etl_assets.outbox_cli import outbox, relay
 from etl_assets.settings import LANDING, STAGED, WAREHOUSE, Settings
 from etl_assets.snapshots_cli import build, demo, incremental, verify
 
 if TYPE_CHECKING:
     from etl_assets.contract import Pipeline
-    from etl_assets.loading import Outcome
+    from etl_assets.loading import Outcome, Survey
 
 
 def _places(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -132,11 +133,12 @@ def _load(
             raise click.UsageError(f"--from {first} is after --to {last}")
     else:
         found = survey(settings, pipeline)
+        _tell_misfits(found)
         scopes = list(dict.fromkeys(status.scope for status in found.waiting()))
         for status in found.statuses:
             if status.state == "unknown partition":
                 place = status.arrival.path if status.arrival else status.name
-                click.echo(f"passed over: {place}: {status.reason}", err=True)
+                click.echo(f"passed over: {shown(place)}: {status.reason}", err=True)
     if not scopes:
         return
     run = f"cli-{uuid.uuid4().hex}"
@@ -145,6 +147,13 @@ def _load(
         for outcome in engine.load(scopes, run, restatement, delivery):
             outcomes.append(outcome)
             tell(outcome)
+
+
+def _tell_misfits(found: Survey) -> None:
+    from etl_assets.landing import misfitting
+
+    if found.misfits:
+        click.echo(f"{found.pipeline}: {misfitting(found.misfits)}", err=True)
 
 
 class _progress:
@@ -213,12 +222,17 @@ def deliveries(
             keys = ("pipeline", "scope", "name", "revision", "state", "reason", "attempts")
             listed = [{k: getattr(s, k) for k in keys} for found in surveys for s in found.statuses]
             print_document(
-                {"deliveries": listed, "missing": {s.pipeline: list(s.missing) for s in surveys if s.missing}}
+                {
+                    "deliveries": listed,
+                    "missing": {s.pipeline: list(s.missing) for s in surveys if s.missing},
+                    "misfits": {s.pipeline: list(s.misfits) for s in surveys if s.misfits},
+                }
             )
             return
         rows = [(s.pipeline, s.scope, f"{s.name}#{s.revision}", s.state, s.reason) for f in surveys for s in f.statuses]
         print_table(("pipeline", "partition", "delivery", "state", "reason"), rows)
         for found in surveys:
+            _tell_misfits(found)
             if found.missing:
                 click.echo(
                     f"{found.pipeline}: {len(found.missing)} partitions in between have no delivery: {_ranges(found.missing)}"

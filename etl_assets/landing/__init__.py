@@ -4,7 +4,7 @@ Belongs here: path patterns, listing, copying bytes out while they hold still. D
 belong here: what is in a file. Paths are ``universal-pathlib`` paths, so a folder and a bucket are read alike.
 """
 
-from etl_assets.landing.landing import Landing, settling
+from etl_assets.landing.landing import Landing, misfitting, settling
 from etl_assets.landing.names import landing_segment
 
-__all__ = ["Landing", "landing_segment", "settling"]
+__all__ = ["Landing", "landing_segment", "misfitting", "settling"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from etl_assets.errors import EtlError, LandingUnreachable, StagingFailed, StillArriving
+from etl_assets.naming import shown
 
 _TAGS = ("ETag", "etag", "md5", "generation")
 
@@ -51,42 +54,58 @@ def reading(path: str) -> Iterator[None]:
     except EtlError:
         raise
     except FileNotFoundError as error:
-        raise StillArriving(f"{path} vanished between listing and reading; the next run looks again") from error
+        raise StillArriving(f"{shown(path)} vanished between listing and reading; the next run looks again") from error
     except Exception as error:  # each filesystem has its own: botocore, aiohttp, OSError
         raise LandingUnreachable(
-            f"{path} cannot be read: {type(error).__name__}: {error}. Nothing was changed"
+            f"{shown(path)} cannot be read: {type(error).__name__}: {error}. Nothing was changed"
         ) from error
 
 
-def entries(fs: Any, folder: str) -> list[dict[str, Any]]:
-    """List a folder; nothing where there is none.
+#: The type of a file or folder that a link promises and does not lead to; ``why`` says what is the matter.
+BROKEN = "broken"
+NOWHERE, CIRCLE = "a link that leads nowhere", "a link that leads in a circle"
 
-    A local folder is asked directly, for what a stamp is made of: fsspec asks for more than twice as much, file by file.
+
+def entries(fs: Any, folder: str) -> list[dict[str, Any]]:
+    """List a folder; nothing where there is none. Raises ``OSError`` for one that is there and cannot be listed.
+
+    A local folder is asked directly, for what a stamp is made of: fsspec asks for more than twice as much, file by file,
+    and follows links in some places only.
     """
     try:
-        return _local_entries(fs, folder) if isinstance(fs, LocalFileSystem) else fs.ls(folder, detail=True)
+        return _local_entries(folder) if isinstance(fs, LocalFileSystem) else fs.ls(folder, detail=True)
     except (FileNotFoundError, NotADirectoryError):
+        if isinstance(fs, LocalFileSystem) and Path(folder).is_symlink() and not Path(folder).exists():
+            raise OSError(errno.ENOENT, NOWHERE, folder) from None
         return []
 
 
-def _local_entries(fs: LocalFileSystem, folder: str) -> list[dict[str, Any]]:
+def _local_entries(folder: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     with os.scandir(folder if folder.startswith("/") else Path(folder).absolute()) as listed:
         for entry in listed:
-            if entry.is_dir(follow_symlinks=False):
-                found.append({"name": entry.path, "type": "directory"})
-                continue
             try:
-                if not entry.is_file(follow_symlinks=False):
-                    found.append(fs.info(entry))
+                told = {"type": "directory"} if entry.is_dir() else _facts(entry.stat())
+            except FileNotFoundError:
+                if not entry.is_symlink():  # gone since
                     continue
-                facts = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:  # gone since
-                continue
-            made = getattr(facts, "st_birthtime", facts.st_ctime)
-            told = {"size": facts.st_size, "mtime": facts.st_mtime, "created": made, "ino": facts.st_ino}
-            found.append(told | {"name": entry.path, "type": "file"})
+                told = {"type": BROKEN, "why": NOWHERE}
+            except OSError as error:
+                why = CIRCLE if error.errno == errno.ELOOP else f"one that cannot be looked at ({error.strerror})"
+                told = {"type": BROKEN, "why": why}
+            found.append(told | {"name": entry.path})
     return found
+
+
+def info(fs: Any, path: str) -> dict[str, Any]:
+    """What is told of one file, as it is in a list; of the file that a link leads to."""
+    return _facts(Path(path).stat()) if isinstance(fs, LocalFileSystem) else fs.info(path)
+
+
+def _facts(found: os.stat_result) -> dict[str, Any]:
+    made = getattr(found, "st_birthtime", found.st_ctime)
+    kind = "file" if stat.S_ISREG(found.st_mode) else "other"
+    return {"type": kind, "size": found.st_size, "mtime": found.st_mtime, "created": made, "ino": found.st_ino}
 
 
 def stamp_of(info: dict[str, Any]) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,17 @@ from upath import UPath
 
 from etl_assets.contract import DeliveredTable
 from etl_assets.errors import LandingUnreachable, StillArriving
-from etl_assets.landing.files import Copy, entries, modified, reading, stamp_of
+from etl_assets.landing.files import BROKEN, CIRCLE, Copy, entries, info, modified, reading, stamp_of
 from etl_assets.landing.names import is_unicode, landing_segment, printable
-from etl_assets.landing.patterns import Pattern, Place, is_pattern
+from etl_assets.landing.patterns import Pattern, Place, folded, is_pattern
 from etl_assets.model import Arrival, Delivery, Fetched
-from etl_assets.naming import natural_order
+from etl_assets.naming import natural_order, shown
 
 #: Names under which tools write before they rename; what stands before the suffix is the delivery to come.
 ARRIVING_SUFFIXES = (".part", ".partial", ".tmp", ".filepart", ".crdownload", ".uploading")
 CHUNK = 1 << 20
+#: Files that a message names; the rest are counted.
+NAMED = 5
 
 #: A sensor looks every half minute; a landing that was copied or restored has new stamps on old bytes.
 REMEMBERED = 100_000
@@ -38,6 +41,8 @@ class Landing:
             raise LandingUnreachable(f"landing {root} cannot be opened: {error}. Set ETL_LANDING") from error
         self.pipeline = pipeline
         self.paths = Pattern(pipeline.landing, pipeline.partitions)
+        #: Files that the last listing passed over, and that the pattern fits but for case or Unicode form.
+        self.misfits: list[str] = []
 
     def pattern(self, scope: str | None = None) -> str:
         """The full pattern that is searched, for messages."""
@@ -45,20 +50,25 @@ class Landing:
 
     def absence(self, scope: str) -> str:
         """Where a delivery was looked for and not found, in words."""
-        return f"searched {self.pattern(scope)}, 0 files matched"
+        return (
+            f"searched {self.pattern(scope)}, 0 files matched{'; ' if self.misfits else ''}{misfitting(self.misfits)}"
+        )
 
     def arrivals(self, scope: str | None = None) -> list[Arrival]:
         """All files of the pattern, by scope and then in natural order of name, the newest last.
 
         Files under a partition key that the contract does not have come with ``known=False``. Raises
-        :class:`LandingUnreachable` when the root or a folder below it cannot be listed; an absent subfolder is
-        merely empty.
+        :class:`LandingUnreachable` when the root or a folder of all partitions cannot be listed; an absent one is
+        empty. A folder of one partition that cannot be listed is that partition's, as something that is still arriving.
         """
         try:
             self._check_root()
             controls: set[str] = set()
+            self.misfits = []
             wanted = self.paths.split(scope) if scope is not None else {}
             found = list(self._match(Place(self.root.path), self.paths.text.split("/"), wanted, controls))
+            if not found:
+                self.misfits += self._literal_misfits()
         except LandingUnreachable:
             raise
         except Exception as error:  # each filesystem has its own: botocore, aiohttp, OSError
@@ -82,7 +92,7 @@ class Landing:
         :class:`LandingUnreachable` when it cannot be read, and :class:`StagingFailed` when the copy cannot be written.
         """
         if arrival.arriving:
-            raise StillArriving(f"{arrival.path}: {arrival.arriving}; it is read once it is complete")
+            raise StillArriving(f"{shown(arrival.path)}: {arrival.arriving}; it is read once it is complete")
         digest, size = hashlib.sha256(), 0
         with reading(arrival.path):
             before = self._stamp(arrival.path)
@@ -95,7 +105,7 @@ class Landing:
             declared = self._declared_rows(arrival)
         if not (before == after == arrival.stamp and size == arrival.size):
             raise StillArriving(
-                f"{arrival.path} changed while it was read ({arrival.size:,} bytes when listed, {size:,} read); "
+                f"{shown(arrival.path)} changed while it was read ({arrival.size:,} bytes when listed, {size:,} read); "
                 "it is read once it holds still"
             )
         return Fetched(str(target), digest.hexdigest(), size, declared)
@@ -133,6 +143,20 @@ class Landing:
             f"landing {self.root} does not exist or is not a folder. Nothing was changed; create it, or set ETL_LANDING"
         )
 
+    def _literal_misfits(self) -> list[str]:
+        """What lies in the place of a folder that the pattern names, but for case or Unicode form."""
+        folder = self.root.path.rstrip("/")
+        for segment in self.paths.text.split("/"):
+            names = (
+                []
+                if is_pattern(segment)
+                else [e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries(self.root.fs, folder)]
+            )
+            if segment not in names:
+                return [f"{folder}/{name}" for name in names if folded(name) == folded(segment)]
+            folder = f"{folder}/{segment}"
+        return []
+
     def _match(
         self, place: Place, segments: list[str], wanted: dict[str, str], controls: set[str]
     ) -> Iterator[Arrival]:
@@ -151,21 +175,38 @@ class Landing:
             inner = Place(folder, {**place.keys, own: wanted[own]}, place.name, place.bare)
             yield from self._match(inner, rest, wanted, controls)
             return
-        for entry in entries(self.root.fs, place.folder):
+        try:
+            listed = entries(self.root.fs, place.folder)
+        except OSError as error:
+            if not place.keys:
+                raise
+            yield self._blocked(place, segments, CIRCLE if error.errno == errno.ELOOP else error.strerror or str(error))
+            return
+        for entry in listed:
             path = entry["name"].rstrip("/")
             base = path.rsplit("/", 1)[-1]
             # An object store may list the folder itself, as an object of no bytes.
-            if base.startswith(".") or path == place.folder.rstrip("/") or (entry["type"] == "directory") == (not rest):
+            if base.startswith(".") or path == place.folder.rstrip("/"):
+                continue
+            if entry["type"] != BROKEN and (entry["type"] == "directory") == (not rest):
                 continue
             if rest:
                 step = self.paths.step(place, segment, path, base)
-                if step and (not wanted or all(wanted.get(name, key) == key for name, key in step.keys.items())):
-                    if own:
-                        step = Place(step.folder, step.keys, place.name, place.bare)
+                if step is None:
+                    self._note_misfit(place, segment, path, base, wanted)
+                    continue
+                if own:
+                    step = Place(step.folder, step.keys, place.name, place.bare)
+                if entry["type"] == BROKEN:
+                    if not wanted:
+                        yield self._blocked(step, rest, entry["why"])
+                elif not wanted or all(wanted.get(name, key) == key for name, key in step.keys.items()):
                     yield from self._match(step, rest, wanted, controls)
                 continue
             found = self._leaf(place, segment, path, base, controls)
-            if found and (not wanted or self.paths.split(self.paths.scope(found[0])) == wanted):
+            if found is None:
+                self._note_misfit(place, segment, path, base, wanted)
+            elif not wanted or self.paths.split(self.paths.scope(found[0])) == wanted:
                 yield self._arrival(entry, *found)
 
     def _leaf(
@@ -194,27 +235,51 @@ class Landing:
 
     def _arrival(self, entry: dict[str, Any], place: Place, waiting: str | None) -> Arrival:
         key = self.paths.scope(place)
+        name, order = printable("/".join(place.name)), natural_order(printable("/".join(place.bare)))
         arriving = f"its name says that it is being written ({waiting})" if waiting else None
         if entry["type"] != "file":
-            arriving = "it is not a regular file (a pipe, a device, or a link that leads nowhere)"
+            arriving = f"it is not a regular file but {entry.get('why', 'a pipe, a socket or a device')}"
         if not is_unicode(entry["name"]):
             arriving = "its name is not UTF-8, and cannot be recorded; give it another one"
         return Arrival(
             scope=printable(key),
-            name=printable("/".join(place.name)),
+            name=name,
             path=printable(entry["name"]),
             size=int(entry.get("size") or 0),
             stamp=stamp_of(entry),
-            order=natural_order(printable("/".join(place.bare))),
+            order=order,
             modified=modified(entry),
             arriving=arriving,
         )
+
+    def _blocked(self, place: Place, rest: list[str], why: str) -> Arrival:
+        """What stands for the deliveries of a folder that cannot be listed."""
+        name = printable("/".join((*place.name, *rest)))
+        known = "partition" in place.keys or not any(is_pattern(segment) for segment in rest)
+        scope = self.paths.scope(place) if known else place.folder.rsplit("/", 1)[-1]
+        return Arrival(
+            scope=printable(scope),
+            name=name,
+            path=printable(place.folder),
+            size=0,
+            stamp="",
+            order=natural_order(name),
+            known=known and self.pipeline.partitions.contains(scope),
+            arriving=f"the folder {shown(printable(place.folder))} cannot be listed: {why}",
+        )
+
+    def _note_misfit(self, place: Place, segment: str, path: str, base: str, wanted: dict[str, str]) -> None:
+        """Remember what would fit the pattern in another case or Unicode form."""
+        control = self.pipeline.row_count_file
+        is_none = base.endswith("~") or (control and base.endswith(control))
+        if not is_none and self.paths.nearly_fits(place, segment, base, wanted):
+            self.misfits.append(printable(path))
 
     def _with_control(self, arrival: Arrival, suffix: str, controls: set[str]) -> Arrival:
         if arrival.path in controls:
             return dataclasses.replace(arrival, control=arrival.path + suffix)
         return dataclasses.replace(
-            arrival, arriving=arrival.arriving or f"its control file {arrival.name}{suffix} is not there"
+            arrival, arriving=arrival.arriving or f"its control file {shown(arrival.name)}{suffix} is not there"
         )
 
     def _declared_rows(self, arrival: Arrival) -> str | None:
@@ -228,7 +293,19 @@ class Landing:
 
     def _stamp(self, path: str) -> str:
         self.root.fs.invalidate_cache()
-        return stamp_of(self.root.fs.info(path))
+        return stamp_of(info(self.root.fs, path))
+
+
+def misfitting(paths: Sequence[str]) -> str:
+    """Return in words which files lie where deliveries do, under names that the pattern does not fit; empty for none."""
+    if not paths:
+        return ""
+    what = "1 file lies" if len(paths) == 1 else f"{len(paths):,} files lie"
+    named = ", ".join(shown(path) for path in paths[:NAMED])
+    return (
+        f"{what} there that the pattern does not fit: {named}{', …' if len(paths) > NAMED else ''} "
+        "(upper and lower case, and Unicode forms of one letter, are told apart)"
+    )
 
 
 def settling(arrival: Arrival, seconds: float, now: float | None = None) -> str | None:

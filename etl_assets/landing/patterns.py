@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from etl_assets.contract import ShardedPartitions, StaticPartitions
 from etl_assets.contract.partitions import Partitions
 from etl_assets.landing.names import landing_segment
+
+#: What a placeholder takes where it is no key of the contract.
+_ANY = ".+?"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,6 +84,12 @@ class Pattern:
         bare = _without(base, spans) if spans else base
         return Place(path, keys, (*place.name, base), (*place.bare, bare))
 
+    def nearly_fits(self, place: Place, segment: str, base: str, wanted: dict[str, str]) -> bool:
+        """Return whether a name that does not fit a segment does so in another case or Unicode form."""
+        known = {name: re.escape(folded(landing_segment(key))) for name, key in (place.keys | wanted).items()}
+        form = tuple(({"partition": _ANY, "shard": _ANY} | known).items())
+        return _loose(folded(segment), form).fullmatch(folded(base)) is not None
+
     def _expressions(self, place: Place, segment: str) -> tuple[re.Pattern[str], ...]:
         """What a name must match, in order; of what stands in the segment only, so that partitions share an expression."""
         here = _placeholders(segment)
@@ -87,6 +97,11 @@ class Pattern:
             return _regexes(segment, (), ())
         known = tuple((name, re.escape(landing_segment(place.keys[name]))) for name in here if name in place.keys)
         return _regexes(segment, tuple((name, self._forms[name]) for name in here), known)
+
+
+@functools.lru_cache(maxsize=4096)
+def _loose(segment: str, forms: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
+    return _regex(segment, dict(forms))
 
 
 def is_pattern(segment: str) -> bool:
@@ -121,24 +136,45 @@ def _regexes(
     keys = dict(forms) | dict(known)
     if len(known) == len(keys):
         return (_regex(segment, keys),)
-    return (_regex(segment, keys), _regex(segment, dict.fromkeys(keys, ".+?") | dict(known)))
+    return (_regex(segment, keys), _regex(segment, dict.fromkeys(keys, _ANY) | dict(known)))
 
 
 def _regex(segment: str, forms: dict[str, str]) -> re.Pattern[str]:
-    parts, seen = [], set()
-    for piece in re.split(r"(\{partition\}|\{shard\}|\*|\?)", segment):
+    """A segment as a regular expression that takes no more than a few walks through a name, however hostile that is.
+
+    What stands between two wildcards is looked for once, from left to right. Only a key that may be read in several ways,
+    or that stands in the segment again, is tried in other places.
+    """
+    seen: set[str] = set()
+    units = segment.split("*")
+    parts = [_unit(unit, forms, seen) for unit in units]
+    for number, unit in enumerate(units):
+        wild = ".*?" if number else ""
+        names = re.findall(r"\{(partition|shard)\}", unit)
+        again = any(f"{{{name}}}" in "*".join(units[number + 1 :]) for name in names)
+        once = number < len(units) - 1 and not again and all(forms[name] == _ANY for name in names)
+        parts[number] = f"(?>{wild}{parts[number]})" if once else wild + parts[number]
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _unit(unit: str, forms: dict[str, str], seen: set[str]) -> str:
+    parts = []
+    for piece in re.split(r"(\{partition\}|\{shard\}|\?)", unit):
         match piece:
             case "{partition}" | "{shard}":
                 name = piece[1:-1]
                 parts.append(f"((?P={name}))" if name in seen else f"(?P<{name}>{forms[name]})")
                 seen.add(name)
-            case "*":
-                parts.append(".*?")
             case "?":
                 parts.append(".")
             case _:
                 parts.append(re.escape(piece))
-    return re.compile("".join(parts), re.DOTALL)
+    return "".join(parts)
+
+
+def folded(text: str) -> str:
+    """Return a name in one case and one Unicode form."""
+    return unicodedata.normalize("NFC", text).casefold()
 
 
 def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:

@@ -26,7 +26,9 @@ UPSTREAM = "upstream"
 
 
 class Source(Protocol):
-    """What can be loaded, as it is now."""
+    """What can be loaded, as it is now; ``misfits`` are files that the last listing passed over, and nearly fit."""
+
+    misfits: list[str]
 
     def arrivals(self, scope: str | None = None) -> list[Arrival]:
         """Everything there is, by scope and then in order, the newest last."""
@@ -56,6 +58,7 @@ class UpstreamTables:
 
     def __init__(self, pipeline: DerivedTable, sink: Sink) -> None:
         self.pipeline, self.sink = pipeline, sink
+        self.misfits: list[str] = []
 
     def arrivals(self, scope: str | None = None) -> list[Arrival]:
         """One for each partition that can be computed; its stamp tells what it would see."""

@@ -52,12 +52,16 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All deliveries of a pipeline, and the scopes between its first and last one that have none."""
+    """All deliveries of a pipeline, and the scopes between its first and last one that have none.
+
+    ``misfits`` are files that the pattern fits but for case or Unicode form.
+    """
 
     pipeline: str
     statuses: tuple[Status, ...]
     missing: tuple[str, ...]
     newest_counts: bool = True
+    misfits: tuple[str, ...] = ()
 
     def waiting(self, attempts: int | None = None) -> list[Status]:
         """The newest delivery of each scope that is not committed yet, in order of scope.
@@ -113,7 +117,9 @@ class _Surveyor:
             missing = tuple(
                 key for key, is_there in zip(keys[first:last], there[first:last], strict=True) if not is_there
             )
-        return Survey(self.pipeline.name, tuple(statuses), missing, self.pipeline.newest_counts)
+        return Survey(
+            self.pipeline.name, tuple(statuses), missing, self.pipeline.newest_counts, tuple(self.source.misfits)
+        )
 
     def _scope(self, scope: str, arrivals: list[Arrival]) -> list[Status]:
         complete = [a for a in arrivals if not a.arriving and a.known]
@@ -172,9 +178,8 @@ class _Surveyor:
             return Status(*place, state, reason, is_newest, attempts, arrival, waits)
 
         if not arrival.known:
-            return status(
-                "unknown partition", f"{arrival.scope!r} is not among the {self.pipeline.partitions.describe()}"
-            )
+            unknown = f"{arrival.scope!r} is not among the {self.pipeline.partitions.describe()}"
+            return status("unknown partition", arrival.arriving or unknown)
         if arrival.arriving:
             return status("still arriving", arrival.arriving)
         settled = self._settled(arrival.scope, arrival.name, revision, arrival.order)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -443,3 +444,47 @@ def test_missing_empty_broken_and_unreachable_are_four_outcomes_with_four_messag
         world.load(DAY)
     assert world.state() == before
     assert [(b.scope, b.delivery, b.rows) for b in world.ledger()] == [(DAY, "1.csv", 1), (DAY, "2.csv", 0)]
+
+
+# --------------------------------------------------------------------------- patterns and hostile names
+
+
+@pytest.mark.parametrize(
+    "pattern, name",
+    [
+        ("{partition}/*a*a*a*a*a*a*a*a*b.csv", "2024-01-01/" + "a" * 250),
+        ("*a*a*a*a*a*a*a*a*{partition}*b.csv", "a" * 250),
+        ("{partition}/*-*-*-*-*-*-*-*-*x", "2024-01-01/" + "-" * 250),
+        ("*{partition}*-*-*-*-*-*x", "2024-01-01" + "-" * 240),
+        ("{partition}-*-*-*-*-*-*x", "-" * 250),
+        ("{partition}/?*?*?*?*?*?*?*?*?*x", "2024-01-01/" + "y" * 250),
+    ],
+)
+def test_a_pattern_of_many_stars_is_matched_at_once(tmp_path: Path, pattern: str, name: str) -> None:
+    lay(tmp_path, name)
+    began = time.process_time()
+    assert Landing(str(tmp_path), orders(landing=pattern)).arrivals() == []
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    "pattern, name, fits",
+    [
+        ("{partition}/*a*b*.csv", "2024-01-01/xaybz.csv", True),
+        ("{partition}/*a*b*.csv", "2024-01-01/xbya.csv", False),
+        ("{partition}/*ab*ab.csv", "2024-01-01/abab.csv", True),
+        ("{partition}/*ab*ab.csv", "2024-01-01/ab.csv", False),
+        ("{partition}/a*?b.csv", "2024-01-01/a-b-b.csv", True),
+        ("*-{partition}-*x.csv", "2024-01-01-2024-01-02-yx.csv", True),
+        ("{partition}*{partition}.csv", "2024-01-01-2024-01-01.csv", True),
+    ],
+)
+def test_a_pattern_of_some_stars_fits_what_it_says(tmp_path: Path, pattern: str, name: str, fits: bool) -> None:
+    lay(tmp_path, name)
+    assert bool(found(tmp_path, orders(landing=pattern))) == fits
+
+
+def test_the_shorter_of_two_keys_is_meant_where_the_longer_one_leaves_no_match(tmp_path: Path) -> None:
+    lay(tmp_path, "xab", "aba-ab")
+    pipeline = orders(partitions=Static("a", "ab"), partition_by=None, landing="*{partition}*b")
+    assert found(tmp_path, pipeline) == {"a": ["xab"], "ab": ["aba-ab"]}
