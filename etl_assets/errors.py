@@ -144,6 +144,10 @@ class MovedKeys(PublishRefused):
     """Another partition holds the same key, and the contract gives no order, or refuses moves."""
 
 
+class BadMessage(PublishRefused):
+    """Rows of a notification that are no messages, or that its query does not come to an end with."""
+
+
 class LedgerMismatch(PublishRefused):
     """The rows of a partition are not those that the ledger committed: written around, or restored apart."""
 
@@ -160,7 +164,7 @@ class ContractError(OperationalError):
 
 
 class BadNotification(ContractError):
-    """A notification whose query fails, or gives rows that are no messages; the publish was rolled back."""
+    """A notification whose query can't be run on any partition; the publish was rolled back."""
 
 
 class UnknownPipeline(OperationalError):

@@ -19,6 +19,9 @@ Bound = int | float | Decimal | str | dt.date | dt.datetime | None
 #: SQLite's own limit is 2,000 columns a table; two are ours.
 MAX_COLUMNS = 1_998
 
+#: Quoted or not, a view or a copy of a column of these names has another name, and reading it gives the literal; a table of
+#: these names hides functions that the ledger and contracts call.
+TAKEN = frozenset(("true", "false", "json_each", "json_tree"))
 
 #: Options that mean something to some types only: elsewhere they would be ignored in silence.
 OPTIONS_OF: dict[str, tuple[ColumnType, ...]] = {
@@ -68,6 +71,10 @@ def check_identifier(name: str) -> str:
         raise ValueError(f"the name {name!r} starts with '_', which is kept for the warehouse's own columns")
     if name.lower().startswith(("sqlite_", "etl_")):
         raise ValueError(f"the name {name!r} starts with a prefix that is kept for the database or the ledger")
+    if name.lower() in TAKEN:
+        raise ValueError(
+            f"the name {name!r} is one that SQLite takes for something else, though it is quoted; give it another one"
+        )
     return name
 
 

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from etl_assets.contract.columns import Frozen, Identifier
-from etl_assets.contract.notification import asks_the_clock
 from etl_assets.contract.partitions import Partitions, StaticPartitions, TimePartitions, utc
+from etl_assets.contract.queries import asks_the_clock
 from etl_assets.contract.table import SHOWN, Table
 from etl_assets.errors import ContractError
 

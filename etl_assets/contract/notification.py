@@ -7,34 +7,21 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing
 from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from etl_assets.contract.columns import Frozen
+from etl_assets.contract.queries import IMPURE, Watched, asks_the_clock, reading, without_comments
 
 #: A topic is a part of a URL and a name in Kafka.
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
 
 _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
-#: What gives another answer each time would make a new message of every publish; and what loads code.
-_CLOCKS = ("current_date", "current_time", "current_timestamp")
-IMPURE = frozenset(
-    (*_CLOCKS, "random", "randomblob", "changes", "total_changes", "last_insert_rowid", "load_extension")
-)
-_COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-#: SQLite's functions of date and time take the clock's where they are given none, or 'now'.
-_CLOCK = re.compile(
-    r"""['"]now['"]|\b(date|time|datetime|julianday|unixepoch)\s*\(\s*\)|\bstrftime\s*\(\s*('[^']*'|"[^"]*")\s*\)""",
-    re.IGNORECASE,
-)
-
-
-def asks_the_clock(sql: str) -> bool:
-    """Whether a query says another time whenever it is run."""
-    return _CLOCK.search(_COMMENTS.sub(" ", sql)) is not None
+#: Instructions of SQLite that a query may take on an empty table.
+_INSTRUCTIONS = 20_000_000
 
 
 class Notification(Frozen):
@@ -55,8 +42,7 @@ class Notification(Frozen):
     @field_validator("sql")
     @classmethod
     def _query(cls, sql: str) -> str:
-        plain = _COMMENTS.sub(" ", sql)
-        if not re.match(r"\s*(SELECT|WITH|VALUES)\b", plain, re.IGNORECASE):
+        if not re.match(r"\s*(SELECT|WITH|VALUES)\b", without_comments(sql), re.IGNORECASE):
             raise ValueError("a notification is a SELECT, whose rows are the messages")
         if asks_the_clock(sql):
             raise ValueError(
@@ -76,16 +62,11 @@ class Notification(Frozen):
             raise ValueError("key: a column stands twice")
 
 
-@contextmanager
-def reading_only(connection: sqlite3.Connection) -> Iterator[None]:
+def reading_only(
+    connection: sqlite3.Connection, seconds: float | None = None, instructions: float = float("inf")
+) -> AbstractContextManager[Watched]:
     """Let a notification read the warehouse and do nothing else, and say nothing that depends on when it is asked."""
-    # At first use SQLite makes these tables known to the connection, which is a write to the authorizer.
-    connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
-    connection.set_authorizer(_authorize)
-    try:
-        yield
-    finally:
-        connection.set_authorizer(None)
+    return reading(connection, _authorize, seconds, instructions)
 
 
 def _authorize(action: int, one: str | None, two: str | None, database: str | None, _: str | None) -> int:
@@ -115,12 +96,15 @@ def _try_query(notification: Notification, table: str, columns: Sequence[str], w
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         listed = ", ".join('"' + c.replace('"', '""') + '"' for c in columns)
         connection.execute('CREATE TABLE "{}" ({})'.format(table.replace('"', '""'), listed))
+        watched = None
         try:
-            with reading_only(connection):
+            with reading_only(connection, instructions=_INSTRUCTIONS) as watched:
                 cursor = connection.execute(notification.sql, {"partition": ""})
         except sqlite3.Error as error:
             said = str(error)
             if said.startswith("no such table") or (wider and said.startswith("no such column")):
                 return
-            raise ValueError(said) from error
+            if watched is not None and watched.late:
+                said = "the query does not end, though its table is empty"
+            raise ValueError((watched and watched.denied) or said) from error
         notification.check_columns([column[0] for column in cursor.description or ()])

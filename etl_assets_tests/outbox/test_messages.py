@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from etl_assets.contract import Notification, ReferenceTable, integer, repair, text, transform, window
-from etl_assets.errors import BadNotification
+from etl_assets.errors import BadMessage, BadNotification
 from etl_assets_tests.outbox.shop import BUSY, LARGE, A, B, C, csv, said, shop, statuses
 from etl_assets_tests.patterns.logs import delete, lines, prices, readings, snapshot, upsert
 from etl_assets_tests.world import World
@@ -223,17 +223,11 @@ def test_a_subject_of_several_columns_is_never_that_of_others(tmp_path: Path) ->
     "sql, wrong",
     [
         ("SELECT id, temp FROM weather", "no such table: weather"),
-        ("SELECT item AS id FROM orders, (SELECT 1 UNION SELECT 2)", "two rows of its result are about 'pear'"),
-        ("SELECT NULL AS id FROM orders", "has no value in its key"),
-        ("SELECT '' AS id FROM orders", "has no value in its key"),
-        ("SELECT id, x'00' AS blob FROM orders", "has no place in JSON"),
-        ("SELECT id, 9e999 AS big FROM orders", "has no place in JSON"),
-        ("SELECT id, abs(-9223372036854775807 - id) AS big FROM orders", "integer overflow"),
         ("SELECT id FROM stage.candidate", "access to stage.candidate.id is prohibited"),
         ("SELECT seen_at AS id, colour FROM etl_delivery", "no such column: colour"),
     ],
 )  # fmt: skip
-def test_a_fault_of_a_notification_rolls_the_publish_back_and_names_both(tmp_path: Path, sql: str, wrong: str) -> None:
+def test_a_notification_that_cannot_be_run_ends_the_run_and_rolls_back(tmp_path: Path, sql: str, wrong: str) -> None:
     world = World(tmp_path, shop(Notification(name="bad", topic="t", sql=sql, key=["id"])))
     world.deliver(A, csv(f"1,{A},pear,3"))
     world.warehouse.claim(world.pipeline, [A], "run")
@@ -246,6 +240,33 @@ def test_a_fault_of_a_notification_rolls_the_publish_back_and_names_both(tmp_pat
     assert world.state() == before
     world.load(A, pipeline=shop())
     assert world.rows() == [(3, A, 1, "pear")]
+
+
+@pytest.mark.parametrize(
+    "sql, wrong",
+    [
+        ("SELECT item AS id FROM orders, (SELECT 1 n UNION SELECT 2) WHERE n = 1 OR id = 1", "two rows of its result are about"),
+        ("SELECT CASE id WHEN 1 THEN NULL ELSE id END AS id FROM orders", "has no value in its key"),
+        ("SELECT CASE id WHEN 1 THEN '' ELSE id END AS id FROM orders", "has no value in its key"),
+        ("SELECT id, CASE id WHEN 1 THEN x'00' END AS blob FROM orders", "has no place in JSON"),
+        ("SELECT id, CASE id WHEN 1 THEN 9e999 END AS big FROM orders", "has no place in JSON"),
+        ("SELECT id, abs(-9223372036854775807 - (id = 1)) AS big FROM orders", "integer overflow"),
+        ("SELECT id, CASE id WHEN 1 THEN CAST(x'ff41' AS TEXT) END AS bad FROM orders", "Could not decode to UTF-8"),
+        ("SELECT id, json(CASE id WHEN 1 THEN '{' ELSE '{}' END) AS bad FROM orders", "malformed JSON"),
+    ],
+)  # fmt: skip
+def test_rows_that_are_no_messages_are_their_partitions_trouble(tmp_path: Path, sql: str, wrong: str) -> None:
+    world = World(tmp_path, shop(Notification(name="bad", topic="t", sql=sql, key=["id"])))
+    world.deliver(A, csv(f"1,{A},pear,3"))
+    world.deliver(B, csv(f"2,{B},fig,4"))
+    first, second = world.load(A, B)
+    assert (first.status, second.status) == ("refused", "committed")
+    assert isinstance(first.error, BadMessage)
+    assert f"orders/{A}: notification 'bad': " in str(first.error)
+    assert wrong in str(first.error)
+    assert "Nothing was changed" in str(first.error)
+    assert world.rows() == [(4, B, 2, "fig")]
+    assert [s for s, _ in said(world)] == ["fig" if sql.startswith("SELECT item") else "2"]
 
 
 def test_a_notification_that_is_added_later_speaks_of_what_is_published_from_then_on(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from etl_assets.errors import LedgerTooNew, WarehouseError
-from etl_assets.model import Counts
+from etl_assets.errors import BrokenDelivery, LedgerTooNew, StaleWriter, WarehouseError
+from etl_assets.model import Counts, Delivery
 from etl_assets.sink import SQLiteWarehouse, open_sink
 from etl_assets.sink.sqlite import schema
 from etl_assets_tests.sink.test_tables import around
@@ -231,3 +231,49 @@ def test_a_folder_in_the_place_of_the_warehouse_is_an_error(world: World) -> Non
     world.deliver(DAY, ROWS)
     with pytest.raises(WarehouseError, match="cannot be opened"):
         world.load(DAY)
+
+
+def test_a_generation_that_is_issued_twice_after_a_restore_lets_one_run_publish(world: World) -> None:
+    world.deliver(DAYS[0], f"id,day,item,amount\n1,{DAYS[0]},pear,3\n")
+    world.load(DAYS[0], run="earlier")
+    file = Path(world.settings.warehouse)
+    backup = file.read_bytes()
+    first = world.warehouse.claim(world.pipeline, [DAYS[0]], "first")[DAYS[0]]
+    for suffix in ("-wal", "-shm"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+    file.write_bytes(backup)
+    second = world.warehouse.claim(world.pipeline, [DAYS[0]], "second")[DAYS[0]]
+    assert first.generation == second.generation
+    delivery = world.warehouse.deliveries("orders")[0].delivery
+    before = world.state()
+    with pytest.raises(StaleWriter, match="runs first and second both hold generation 2"):
+        world.warehouse.record(first, delivery)
+    assert world.warehouse.refuse(world.pipeline, first, delivery, StaleWriter("x")) is None
+    assert world.state() == before
+    world.deliver(DAYS[0], f"id,day,item,amount\n1,{DAYS[0]},fig,3\n", "2.csv")
+    assert [o.status for o in world.load(DAYS[0], run="second")] == ["committed"]
+
+
+def test_attempts_begin_again_under_another_contract(world: World) -> None:
+    claim = world.warehouse.claim(world.pipeline, [DAYS[0]], "run")[DAYS[0]]
+    delivery = Delivery("orders", DAYS[0], "1.csv", 1, "1", "0" * 64, 1, "stamp")
+    error = BrokenDelivery("broken")
+    changed = orders(min_rows=1)
+    assert changed.code != world.pipeline.code
+    counted = []
+    for pipeline in (world.pipeline, world.pipeline, changed, changed, world.pipeline):
+        refusal = world.warehouse.refuse(pipeline, claim, delivery, error)
+        assert refusal is not None
+        counted.append(refusal.attempts)
+    assert counted == [1, 2, 1, 2, 1]
+
+
+def test_revisions_of_a_name_are_listed_in_their_order(world: World) -> None:
+    claim = world.warehouse.claim(world.pipeline, [DAYS[0]], "run")[DAYS[0]]
+    placed = [("2.csv", 1), ("10.csv", 1), ("2.csv", 12), ("2.csv", 3), ("2.csv", 2)]
+    for name, revision in placed:
+        order = f"{int(name.removesuffix('.csv')):04}"
+        delivery = Delivery("orders", DAYS[0], name, revision, order, f"{revision:064}", 1, f"{name}{revision}")
+        world.warehouse.record(claim, delivery)
+    listed = [(d.delivery.name, d.delivery.revision) for d in world.warehouse.deliveries("orders")]
+    assert listed == [("2.csv", 1), ("2.csv", 2), ("2.csv", 3), ("2.csv", 12), ("10.csv", 1)]

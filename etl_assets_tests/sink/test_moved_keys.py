@@ -248,3 +248,16 @@ def test_a_bag_may_have_columns_of_any_such_name(tmp_path: Path) -> None:
     (outcome,) = world.load(A)
     assert (outcome.counts.inserted, outcome.counts.deleted, outcome.counts.unchanged) == (1, 2, 2)
     assert world.sql('SELECT "rowid" FROM orders ORDER BY 1') == [("xrowid",), ("yrowid",), ("yrowid",)]
+
+
+@pytest.mark.parametrize("first, second, winner", [("-1.25", "-1.75", A), ("-9.10", "-9.09", B), ("-0.01", "0.01", B)])
+def test_of_negative_decimals_of_equal_length_the_larger_one_holds_the_key(
+    tmp_path: Path, first: str, second: str, winner: str
+) -> None:
+    columns = [integer("id"), date("day"), text("item"), decimal("amount", precision=9, scale=2)]
+    for number, order in enumerate(([A, B], [B, A])):
+        world = World(tmp_path / str(number), orders(columns=columns, moved_keys=repair(order="amount")))
+        world.deliver(A, f"id,day,item,amount\n1,{A},pear,{first}\n")
+        world.deliver(B, f"id,day,item,amount\n1,{B},pear,{second}\n")
+        assert [o.status for o in world.load(*order)] == ["committed"] * 2
+        assert [row[1] for row in world.rows()] == [winner]

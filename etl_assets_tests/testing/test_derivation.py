@@ -39,14 +39,10 @@ def test_the_showcases_derived_table_passes() -> None:
     assert_idempotent(departures_by_day, deliveries, upstream=[flights, weather], ways=3)
 
 
-def test_sql_that_asks_the_clock_in_disguise_is_caught_and_the_rows_are_shown() -> None:
+def test_sql_that_asks_the_clock_in_disguise_is_refused_by_name() -> None:
     asking = "SELECT :partition AS day, sum(amount) AS total, strftime('%J', 'no' || 'w') AS items FROM orders"
     told = failure(summed(asking), MOVING, upstream=[SHOP])
-    assert told.startswith(
-        "summed ends otherwise than when it is computed once, of all of its upstream:\n  rows, only "
-    )
-    assert "'items': " in told
-    assert f"\nupstream as it arrived:\n  orders/{A[:4]}" in told
+    assert "strftime() asks the clock" in told
 
 
 def test_lists_and_sums_of_floats_do_not_depend_on_the_order_in_which_rows_came() -> None:

@@ -125,6 +125,11 @@ def _is_busy(error: sqlite3.Error) -> bool:
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def undecodable(error: sqlite3.Error) -> bool:
+    """Return whether a value was text by its type and isn't UTF-8, which a query can make with CAST."""
+    return isinstance(error, sqlite3.OperationalError) and str(error).startswith("Could not decode to UTF-8")
+
+
 @contextlib.contextmanager
 def _translated(path: Path) -> Iterator[None]:
     try:

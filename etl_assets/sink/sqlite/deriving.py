@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from etl_assets.contract import DerivedTable, Upstream
 from etl_assets.contract.derived import WHOLE
-from etl_assets.contract.notification import IMPURE
 from etl_assets.contract.partitions import utc
+from etl_assets.contract.queries import IMPURE, reading
 from etl_assets.errors import LedgerMismatch, StagingFailed, TransformFailed, UpstreamMoved
 from etl_assets.model import Manifest, Seen
-from etl_assets.sink.sqlite.connection import quoted
+from etl_assets.sink.sqlite.connection import quoted, undecodable
 from etl_assets.sink.sqlite.tables import PARTITION
 
 FETCHED_ROWS = 20_000
@@ -100,28 +100,27 @@ def compute(connection: sqlite3.Connection, pipeline: DerivedTable, scope: str, 
         _check_there(connection, upstream, seen, f"{pipeline.name}/{scope}")
         _copy(connection, pipeline, upstream, scope)
     connection.execute("PRAGMA query_only = 1")
-    # At first use SQLite enters these into the connection's schema, which is a write to the authorizer.
-    connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
     authorizer = _Authorizer(connection, pipeline)
-    connection.set_authorizer(authorizer)
     place = f"{pipeline.name}/{scope}"
+    watched = None
     try:
-        cursor = connection.execute(
-            f"SELECT * FROM (\n{pipeline.sql.rstrip().rstrip(';')}\n)", _parameters(pipeline, scope)
-        )
-        _check_columns(pipeline, [c[0] for c in cursor.description], place)
-        _write(pipeline, cursor, target, place)
+        with reading(connection, authorizer) as watched:
+            cursor = connection.execute(
+                f"SELECT * FROM (\n{pipeline.sql.rstrip().rstrip(';')}\n)", _parameters(pipeline, scope)
+            )
+            _check_columns(pipeline, [c[0] for c in cursor.description], place)
+            _write(pipeline, cursor, target, place)
     except sqlite3.Error as error:
-        if isinstance(error, sqlite3.ProgrammingError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in OF_STATEMENT:
-            denied = f" ({authorizer.denied})" if authorizer.denied else ""
+        of_statement = getattr(error, "sqlite_errorcode", 0) & 0xFF in OF_STATEMENT or undecodable(error)
+        if isinstance(error, sqlite3.ProgrammingError) or of_statement:
+            why = authorizer.denied or (watched.denied if watched else "")
+            denied = f" ({why})" if why else ""
             raise TransformFailed(
                 f"{place}: the SQL of {pipeline.name}: {error}{denied}. It may read "
                 f"{', '.join(u.table for u in pipeline.upstream)}, and the parameters :partition, :start and :end. Nothing was "
                 "changed; mend the SQL, or declare what it reads"
             ) from error
         raise
-    finally:
-        connection.set_authorizer(None)
     return seen
 
 

@@ -38,13 +38,21 @@ class _Partition:
 
 
 def check_writer(connection: sqlite3.Connection, claim: Claim) -> None:
-    """Refuse a writer whose generation is no longer the scope's. Raises :class:`StaleWriter` or :class:`LedgerMismatch`."""
+    """Refuse a writer that is no longer the scope's, by generation and by run.
+
+    Raises :class:`StaleWriter` or :class:`LedgerMismatch`.
+    """
     if not version(connection):
         raise LedgerMismatch(
             f"{claim.pipeline}/{claim.scope}: the warehouse has no ledger any more: it was replaced after run {claim.run} "
             "claimed the scope. Nothing was changed; run again"
         )
     current, run = ledger.generation(connection, claim.pipeline, claim.scope)
+    if current == claim.generation and run != claim.run:
+        raise StaleWriter(
+            f"{claim.pipeline}/{claim.scope}: runs {claim.run} and {run} both hold generation {current}: an older warehouse was "
+            f"put back since {claim.run} claimed the scope. Nothing was changed; run again"
+        )
     if current != claim.generation:
         raise StaleWriter(
             f"{claim.pipeline}/{claim.scope}: run {claim.run} holds generation {claim.generation}, but run {run} has "

@@ -90,7 +90,7 @@ def prepare_table(
         forms[column.name] = form
         if not new and column.name not in existing:
             for name in tables:
-                connection.execute(f"ALTER TABLE {name} ADD COLUMN {quoted(column.name)} {storage(column.type)}")
+                connection.execute(f"ALTER TABLE main.{name} ADD COLUMN {quoted(column.name)} {storage(column.type)}")
     if new:
         connection.execute(f"DROP TABLE IF EXISTS main.{table.aside}")
         for name in tables:
@@ -163,10 +163,10 @@ def index_table(connection: sqlite3.Connection, table: Table) -> None:
     """Build the indexes of a new table: after its first rows, which is when they cost least."""
     if table.versions or (table.key and not table.movable):
         return
-    connection.execute(f"CREATE INDEX {quoted(f'_partition_{table.name}')} ON {table.sql} ({PARTITION})")
+    connection.execute(f"CREATE INDEX main.{quoted(f'_partition_{table.name}')} ON {table.sql} ({PARTITION})")
     if table.movable:
         columns = ", ".join(map(quoted, table.key))
-        connection.execute(f"CREATE UNIQUE INDEX {quoted(f'_key_{table.name}')} ON {table.sql} ({columns})")
+        connection.execute(f"CREATE UNIQUE INDEX main.{quoted(f'_key_{table.name}')} ON {table.sql} ({columns})")
 
 
 def _described(pipeline: Pipeline, columns: Sequence[str]) -> Table:
