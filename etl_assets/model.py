@@ -91,10 +91,14 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class RecordedDelivery:
-    """A delivery that the warehouse has met, with its refusal if it was refused last."""
+    """A delivery that the warehouse has met, with its refusal if it was refused last.
+
+    ``proved_code`` is another contract than its batch's under which it was found to give the same rows.
+    """
 
     delivery: Delivery
     refusal: Refusal | None = None
+    proved_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

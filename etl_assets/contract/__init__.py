@@ -26,7 +26,7 @@ from etl_assets.contract.policies import (
     quarantine,
     repair,
 )
-from etl_assets.contract.table import DeliveredTable, PartitionedTable, ReferenceTable, Table, transform
+from etl_assets.contract.table import DeliveredTable, PartitionedTable, ReferenceTable, Table, is_remade, transform
 from etl_assets.contract.watermark import Lookback, WatermarkTable, Window, lookback, window
 
 #: What the other rooms load; which of them it is decides how it is published.
@@ -71,6 +71,7 @@ __all__ = [
     "debezium",
     "decimal",
     "integer",
+    "is_remade",
     "json",
     "lookback",
     "native",

@@ -299,6 +299,14 @@ class PartitionedTable(DeliveredTable):
         return frozenset(declared | given | (order - {"delivery"}))
 
 
+def is_remade(pipeline: Table) -> bool:
+    """Return whether a changed contract alone makes other rows of committed deliveries.
+
+    Where a transform makes the rows, its version tells one logic from another.
+    """
+    return isinstance(pipeline, PartitionedTable) and pipeline.transform is None
+
+
 def ReferenceTable(**fields: Any) -> PartitionedTable:
     """A small table that is delivered whole each time: one partition, replaced by the newest delivery.
 

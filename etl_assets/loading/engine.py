@@ -81,7 +81,14 @@ class Engine:
         claims = self.sink.claim(self.pipeline, open_scopes, run) if open_scopes else {}
         self.staged.sweep()
         turns = [
-            Turn(scope, name, claims.get(scope), sum(a.size for a in arrivals[scope]), named=delivery is not None)
+            Turn(
+                scope,
+                name,
+                claims.get(scope),
+                sum(a.size for a in arrivals[scope]),
+                delivery is not None,
+                bool(restate),
+            )
             for scope in scopes
             if scope not in done
             for name in ([delivery] if delivery else self._turns(arrivals[scope], bool(restate)))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from etl_assets.contract import Pipeline, WatermarkTable
 from etl_assets.model import LedgerEntry, RecordedDelivery
+from etl_assets.restated import restated_over
 from etl_assets.sink import Sink
 
 
@@ -35,7 +36,12 @@ class History:
         #: The names of each scope that are committed, with their orders.
         self.placed: dict[str, dict[str, str]] = {}
         self._since: dict[str, list[LedgerEntry]] = {}
-        for entry in sink.entries(pipeline.name, scopes):
+        entries = sink.entries(pipeline.name, scopes)
+        decided = {e.scope for e in entries if e.operation == "restate"} if pipeline.newest_counts else set()
+        self._decided: dict[str, list[LedgerEntry]] = {scope: [] for scope in decided}
+        for entry in entries:
+            if entry.scope in decided:
+                self._decided[entry.scope].append(entry)
             # A delivery is committed with the last of its batches.
             (self.begun if entry.continues else self.batches)[entry.scope, entry.delivery, entry.revision] = entry
             if entry.current:
@@ -56,6 +62,14 @@ class History:
     def batch(self, scope: str, name: str, revision: int) -> LedgerEntry | None:
         """The last batch of a delivery that is committed whole."""
         return self.batches.get((scope, name, revision))
+
+    def is_decided(self, scope: str) -> bool:
+        """Whether a person has restated something in a scope where only the newest delivery counts."""
+        return scope in self._decided
+
+    def restated_over(self, scope: str, name: str, revision: int, sha256: str | None) -> LedgerEntry | None:
+        """The restatement that a delivery was put aside by; None where it was not."""
+        return restated_over(self._decided.get(scope, ()), name, revision, sha256)
 
     def later(self, scope: str, name: str, order: str, revision: int) -> LedgerEntry | None:
         """A snapshot that is committed and comes after this one, since the table was last made from one."""

@@ -32,7 +32,7 @@ COMPARED = 20
 class Turn:
     """One delivery to load: of a scope, by name or the newest (None); ``size`` is that of the scope's files.
 
-    ``named`` says that a person chose it.
+    ``named`` says that a person chose it, ``restated`` that it is published on purpose.
     """
 
     scope: str
@@ -40,6 +40,7 @@ class Turn:
     claim: Claim | None
     size: int
     named: bool = False
+    restated: bool = False
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ class Preparer:
                 raise self.reader.missing(turn.scope)
             work = made.held.enter_context(self.staged.workspace())
             made.work = work
-            read = self.reader.read(turn.scope, turn.name, work, turn.named)
+            read = self.reader.read(turn.scope, turn.name, work, turn.named, turn.restated)
             made.delivery = read.delivery
             self._check_redelivery(made.delivery, read.shown)
             made.extract = self._freeze(made.delivery, read.fetched, read.shown, work)

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import DerivedTable, Pipeline
 from etl_assets.errors import EtlError, MissingDelivery, StillArriving, UndecidedNames, UnrelatedDeliveries
 from etl_assets.loading.choosing import beside, doubt, in_doubt, newest, order_counts
 from etl_assets.loading.sources import Source
-from etl_assets.model import Arrival, Delivery, Extract, Fetched, RecordedDelivery
+from etl_assets.model import Arrival, Delivery, Extract, Fetched, LedgerEntry, RecordedDelivery
 from etl_assets.naming import shown
+from etl_assets.restated import restated_over
 from etl_assets.sink import Sink
 from etl_assets.staging import StagedFolder
 from etl_assets.staging.extract import INPUT
@@ -46,18 +47,25 @@ class Reader:
         for known in sink.deliveries(pipeline.name, scopes) if scopes else ():
             self._recorded[known.delivery.scope].append(known)
 
-    def read(self, scope: str, wanted: str | None, work: Path, named: bool = False) -> Read:
+    def read(self, scope: str, wanted: str | None, work: Path, named: bool = False, restated: bool = False) -> Read:
         """Read the delivery to load: the newest, or the one ``wanted``.
 
         A delivery that a person ``named`` is taken whatever else lies there, and may be a revision (``2.csv#1``); a file of
-        that whole name comes first. Raises :class:`MissingDelivery`, :class:`StillArriving`, :class:`UndecidedNames`, and
-        what the source raises.
+        that whole name comes first. What a restatement put aside is not taken, unless it is ``restated``.
+
+        Raises :class:`MissingDelivery`, :class:`StillArriving`, :class:`UndecidedNames`, and what the source raises.
         """
         arrivals = self.source.arrivals(scope)
         if named and wanted and all(a.name != wanted for a in arrivals) and (match := _REVISION.fullmatch(wanted)):
             return self._read_revision(scope, match[1], int(match[2]), work)
         recorded = {r.delivery.name: r for r in self._recorded[scope]}
         arrival, waiting = self._choose(scope, arrivals, wanted, named, recorded)
+        stands = None if wanted is not None or restated else self._stands_instead(arrival, recorded)
+        if stands:
+            again = [a for a in arrivals if a.name == stands.delivery and not a.arriving]
+            if not again or self._revision(again[0], recorded) != stands.revision:
+                return self._read_revision(scope, stands.delivery, stands.revision, work)
+            arrival, waiting = again[0], ()
         last = recorded[arrival.name].delivery if arrival.name in recorded else None
         if last and last.stamp == arrival.stamp and self.frozen(last):
             return Read(last, None, shown(arrival.path), tuple(waiting))
@@ -124,6 +132,23 @@ class Reader:
             # It stays refused beside those that it came with, one of which a person has chosen perhaps.
             return chosen, [a for a in complete if a is not chosen]
         return chosen, beside(chosen, waiting, current.order if current else None)
+
+    def _revision(self, arrival: Arrival, recorded: Mapping[str, RecordedDelivery]) -> int:
+        """The revision that an arrival's bytes are, or would be."""
+        known = recorded.get(arrival.name)
+        if known is None:
+            return 1
+        return known.delivery.revision + (not is_unchanged(self.source, arrival, known.delivery))
+
+    def _stands_instead(self, arrival: Arrival, recorded: Mapping[str, RecordedDelivery]) -> LedgerEntry | None:
+        """The restatement that put an arrival aside, where newer logic can make its rows again."""
+        if not self.pipeline.newest_counts or isinstance(self.pipeline, DerivedTable):
+            return None
+        entries = self.sink.entries(self.pipeline.name, [arrival.scope])
+        if all(entry.operation != "restate" for entry in entries):
+            return None
+        sha256 = self.source.sha256(arrival)
+        return restated_over(entries, arrival.name, self._revision(arrival, recorded), sha256)
 
     def _identify(self, arrival: Arrival, fetched: Fetched, last: Delivery | None) -> Delivery:
         """Give the bytes that were read their revision.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from etl_assets.contract import Pipeline
+from etl_assets.contract import Pipeline, is_remade
+from etl_assets.errors import ExtractDamaged
 from etl_assets.loading.choosing import in_doubt, newest
 from etl_assets.loading.outcome import Outcome
 from etl_assets.loading.reading import is_unchanged
@@ -39,8 +40,10 @@ class Settled:
         The newest delivery of each, or all of them where each one counts.
         """
         known: dict[tuple[str, str], Delivery] = {}
+        proved: dict[tuple[str, str], str | None] = {}
         for recorded in self.sink.deliveries(self.pipeline.name, scopes):
-            known[recorded.delivery.scope, recorded.delivery.name] = recorded.delivery
+            place = (recorded.delivery.scope, recorded.delivery.name)
+            known[place], proved[place] = recorded.delivery, recorded.proved_code
         version = self.pipeline.transform_version
         ledger: dict[tuple[str, str, int], list[Batch]] = defaultdict(list)
         ever: set[tuple[str, str, int]] = set()
@@ -60,11 +63,17 @@ class Settled:
             batch = found[-1] if found else None
             if batch is None or batch.continues or batch.input_sha256 != delivery.sha256:
                 return []
-            extract = self._frozen(delivery)
+            try:
+                extract = self._frozen(delivery)
+            except ExtractDamaged:
+                return []  # it is read in its turn, and what is wrong is said there
             # A log's delivery may be several batches; of any other the last one stands, a restatement perhaps.
             batches = [*(b for b in found[:-1] if b.continues), batch]
-            if batch.code != self.pipeline.code and not (extract and _digests(extract) == [b.digest for b in batches]):
-                return []
+            if self.pipeline.code not in (batch.code, proved[arrival.scope, arrival.name]):
+                # What the ledger does not know of it yet is noted in its turn.
+                same = extract and _digests(extract) == [b.digest for b in batches]
+                if is_remade(self.pipeline) or not same:
+                    return []
             superseded_by = self._successor(batch, current)
             receipts = (Receipt("already committed", b, superseded_by=superseded_by) for b in batches)
             return [Outcome.received(delivery, extract, receipt) for receipt in receipts]

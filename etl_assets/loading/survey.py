@@ -6,12 +6,13 @@ This is derived each time; nothing of it is stored.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, WatermarkTable
+from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, WatermarkTable, is_remade
 from etl_assets.contract.partitions import shard_of, shards_of
 from etl_assets.errors import EtlError, UnrelatedDeliveries
 from etl_assets.loading.choosing import doubt, in_doubt, newest, order_counts
@@ -161,8 +162,19 @@ class _Surveyor:
         return {a.name: unrelated[0] for a in waiting} if unrelated and len(complete) > 1 else {}
 
     def _has_batch(self, arrival: Arrival) -> bool:
-        revision, _, _ = self._revision(arrival)
-        return self.history.batch(arrival.scope, arrival.name, revision) is not None
+        revision, known, _ = self._revision(arrival)
+        if self.history.batch(arrival.scope, arrival.name, revision) is not None:
+            return True
+        sha256 = self._sha256(arrival, known)
+        return self.history.restated_over(arrival.scope, arrival.name, revision, sha256) is not None
+
+    def _sha256(self, arrival: Arrival, known: RecordedDelivery | None) -> str | None:
+        """The digest of bytes that are new under their name, where a decision to restate may be about them."""
+        if known is not None or not self.history.is_decided(arrival.scope):
+            return None
+        with contextlib.suppress(EtlError):
+            return self.source.sha256(arrival)
+        return None
 
     def _refusal(self, arrival: Arrival) -> Refusal | None:
         """How these very bytes were refused under this very contract."""
@@ -182,7 +194,7 @@ class _Surveyor:
             return status("unknown partition", arrival.arriving or unknown)
         if arrival.arriving:
             return status("still arriving", arrival.arriving)
-        settled = self._settled(arrival.scope, arrival.name, revision, arrival.order)
+        settled = self._settled(arrival.scope, arrival.name, revision, arrival.order, self._sha256(arrival, known))
         if settled:
             state, reason = settled
             return status(
@@ -248,7 +260,9 @@ class _Surveyor:
             return last.delivery.revision, last, error
         return last.delivery.revision + 1, None, None
 
-    def _settled(self, scope: str, name: str, revision: int, order: str) -> tuple[State, str] | None:
+    def _settled(
+        self, scope: str, name: str, revision: int, order: str, sha256: str | None = None
+    ) -> tuple[State, str] | None:
         """Committed or superseded, by the ledger; None when the ledger has nothing that settles it."""
         current = self.history.current.get(scope)
         batch = self.history.batch(scope, name, revision)
@@ -259,6 +273,9 @@ class _Surveyor:
             if begun and batch.id < begun.id:
                 return "superseded", f"by {begun.batch}, which the table was made of anew ({begun.reason})"
             return "committed", self._committed(batch)
+        aside = self.history.restated_over(scope, name, revision, sha256)
+        if aside:
+            return "superseded", f"by {aside.batch} ({aside.reason})"
         if batch is None:
             if current and current.is_newer_than(name, order, revision):
                 return "superseded", f"{current.batch} is committed, and its delivery is newer"
@@ -271,7 +288,10 @@ class _Surveyor:
     def _committed(self, batch: LedgerEntry) -> str:
         older = batch.transform_version < self.pipeline.transform_version
         logic = f"; by transform version {batch.transform_version}, the contract has {self.pipeline.transform_version}"
-        return f"as {batch.batch} at {batch.committed_at}{logic if older else ''}"
+        contract = "; by an older contract: a run of the partition applies what has changed since"
+        known = self.history.last(batch.scope, batch.delivery)
+        differs = is_remade(self.pipeline) and self.pipeline.code not in (batch.code, known and known.proved_code)
+        return f"as {batch.batch} at {batch.committed_at}{logic if older else contract if differs else ''}"
 
     def _overtaken(self, scope: str, name: str, order: str, revision: int) -> tuple[State, str] | None:
         """A complete snapshot that was not committed before a later one was."""

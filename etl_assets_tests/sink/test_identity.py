@@ -78,11 +78,11 @@ def test_newer_logic_does_not_bring_back_what_was_restated_away(world: World) ->
     world.load(DAY)
     world.load(DAY, restate="the vendor withdrew 2.csv", delivery="1.csv")
     world.pipeline = pipeline(2)  # type: ignore[assignment]
-    (outcome,) = world.load(DAY)
+    (outcome,) = world.load(DAY, delivery="2.csv")
     assert isinstance(outcome.error, Superseded)
     assert "the vendor withdrew 2.csv" in str(outcome.error)
-    (named,) = world.load(DAY, delivery="1.csv")
-    assert named.status == "committed"
+    (plain,) = world.load(DAY)
+    assert (plain.status, plain.batch) == ("committed", f"orders/{DAY}/1.csv#1@2")
     assert world.rows() == [(1, DAY, 1, "pear")]
 
 

@@ -158,13 +158,13 @@ def issue(connection: sqlite3.Connection, pipeline: str, scope: str, run: str) -
 
 _DELIVERY = (
     "SELECT pipeline, scope, name, revision, name_order, sha256, size, stamp, "
-    "refused_kind, refused_reason, refused_code, attempts FROM etl_delivery "
+    "refused_kind, refused_reason, refused_code, attempts, proved_code FROM etl_delivery "
 )
 
 
 def _recorded(row: tuple[Any, ...]) -> RecordedDelivery:
     refusal = Refusal(*row[8:12]) if row[8] is not None else None
-    return RecordedDelivery(Delivery(*row[:8]), refusal)
+    return RecordedDelivery(Delivery(*row[:8]), refusal, row[12])
 
 
 def deliveries(connection: sqlite3.Connection, pipeline: str, scopes: Sequence[str] | None) -> list[RecordedDelivery]:
@@ -195,6 +195,14 @@ def record_delivery(connection: sqlite3.Connection, delivery: Delivery) -> None:
             f"{delivery}: other bytes were recorded as this revision by another process since they were read. Nothing was "
             "changed; run again"
         )
+
+
+def record_proof(connection: sqlite3.Connection, delivery: Delivery, code: str) -> None:
+    """Note a contract under which a committed delivery gives the rows that are committed."""
+    connection.execute(
+        "UPDATE etl_delivery SET proved_code = ? WHERE (pipeline, scope, name, revision) = (?, ?, ?, ?)",
+        (code, delivery.pipeline, delivery.scope, delivery.name, delivery.revision),
+    )
 
 
 def record_refusal(connection: sqlite3.Connection, delivery: Delivery, kind: str, reason: str, code: str) -> Refusal:

@@ -9,7 +9,15 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, replace
 
-from etl_assets.contract import ChangeLogTable, DerivedTable, PartitionedTable, Pipeline, ReplacedTable, WatermarkTable
+from etl_assets.contract import (
+    ChangeLogTable,
+    DerivedTable,
+    PartitionedTable,
+    Pipeline,
+    ReplacedTable,
+    WatermarkTable,
+    is_remade,
+)
 from etl_assets.contract.partitions import shard_of
 from etl_assets.errors import (
     BatchIdentityConflict,
@@ -20,6 +28,7 @@ from etl_assets.errors import (
     Superseded,
 )
 from etl_assets.model import Batch, Changes, Claim, Delivery, Extract, Manifest, Receipt, Restatement, batch_id
+from etl_assets.restated import restated_over
 from etl_assets.sink.sqlite import ledger
 from etl_assets.sink.sqlite.consume import consume_events, merge_snapshot
 from etl_assets.sink.sqlite.deriving import check_upstream, record_upstream
@@ -28,6 +37,9 @@ from etl_assets.sink.sqlite.replace import replace_partition
 from etl_assets.sink.sqlite.schema import version
 from etl_assets.sink.sqlite.tables import PARTITION, index_table, prepare_table, standing_table
 from etl_assets.sink.sqlite.target import Replacement, Target
+
+#: Why a committed delivery without a transform is published once more, in the ledger's words.
+CONTRACT_CHANGED = "the contract has changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +95,13 @@ def publish(
     if known:
         if isinstance(pipeline, ReplacedTable):
             _check_standing(connection, pipeline, partition, manifest)
-        return already_committed(known, manifest, partition.batch if pipeline.newest_counts else None)
+        if restate or not (is_remade(pipeline) and _differs_by_contract(known, manifest)):
+            receipt = already_committed(known, manifest, partition.batch if pipeline.newest_counts else None)
+            if known.code != manifest.code:
+                ledger.record_proof(connection, delivery, manifest.code)
+            return receipt
+        ordinal = _next_ordinal(connection, manifest)
+        name = batch_id(*manifest.identity, ordinal)
     number = int(connection.execute("SELECT coalesce(max(id), 0) + 1 FROM etl_batch").fetchone()[0])
     match pipeline:
         case PartitionedTable() | DerivedTable():
@@ -103,7 +121,7 @@ def publish(
         transform_version=manifest.transform_version,
         ordinal=ordinal,
         operation="restate" if restate else pipeline.operation,
-        reason=restate.reason if restate else None,
+        reason=restate.reason if restate else CONTRACT_CHANGED if ordinal else None,
         operation_id=restate.operation if restate else None,
         digest=manifest.digest,
         input_sha256=manifest.input_sha256,
@@ -199,6 +217,21 @@ def _ordinal(connection: sqlite3.Connection, restate: Restatement, manifest: Man
     return int(own or count + 1)
 
 
+def _differs_by_contract(known: Batch, manifest: Manifest) -> bool:
+    """Return whether the same bytes give other rows because the contract is another one."""
+    same_bytes = known.input_sha256 == manifest.input_sha256
+    return same_bytes and known.digest != manifest.digest and known.code != manifest.code
+
+
+def _next_ordinal(connection: sqlite3.Connection, manifest: Manifest) -> int:
+    """Return the number of one more batch of a delivery by the same logic."""
+    query = (
+        "SELECT max(ordinal) + 1 FROM etl_batch "
+        "WHERE (pipeline, scope, delivery, revision, transform_version) = (?, ?, ?, ?, ?)"
+    )
+    return int(connection.execute(query, manifest.identity).fetchone()[0])
+
+
 def _partition(connection: sqlite3.Connection, manifest: Manifest) -> _Partition:
     """The scope's progress; a first batch makes its row."""
     scope = (manifest.pipeline, manifest.scope)
@@ -214,12 +247,12 @@ def _partition(connection: sqlite3.Connection, manifest: Manifest) -> _Partition
 def _check_order(connection: sqlite3.Connection, manifest: Manifest, current: Batch | None) -> None:
     if current is None:
         return
-    earlier = ledger.last_batch_of(connection, *manifest.identity[:4])
-    other = (manifest.delivery, manifest.revision) != (current.delivery, current.revision)
-    if current.operation == "restate" and other and earlier and earlier.id < current.id:
+    entries = ledger.entries(connection, manifest.pipeline, [manifest.scope])
+    decision = restated_over(entries, manifest.delivery, manifest.revision, manifest.input_sha256)
+    if decision:
         raise Superseded(
-            f"{manifest.batch} is superseded: {current.batch} was restated over this delivery ({current.reason}). Nothing was "
-            "changed. Name the delivery that stands, or restate this one with a reason"
+            f"{manifest.batch} is superseded: {decision.batch} was restated over this delivery ({decision.reason}). Nothing was "
+            "changed. A run of the partition takes the delivery that stands; to bring this one back, restate it with a reason"
         )
     # Where names do not tell which is newer, a person has chosen.
     if current.is_newer_than(manifest.delivery, manifest.order, manifest.revision):

@@ -164,6 +164,8 @@ _THIRD: tuple[Step, ...] = (
     "ALTER TABLE etl_batch ADD COLUMN manifest TEXT",
     # Names are compared by their stems.
     reorder_names,
+    # A contract, other than its batch's, under which a committed delivery was found to give the rows that are committed.
+    "ALTER TABLE etl_delivery ADD COLUMN proved_code TEXT",
 )
 
 MIGRATIONS: Sequence[Sequence[Step]] = (_FIRST, _SECOND, _THIRD)
