@@ -118,6 +118,8 @@ class StagedFolder:
 
     def _own_folder(self) -> tuple[Path, int]:
         """A new folder under ``.incoming`` and the lock on it; another one where a sweep came before the lock."""
+        if not self.root.exists():
+            _make_folders(self.root)
         while True:
             folder = self.root / INCOMING / f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
             folder.mkdir(parents=True)
@@ -160,7 +162,7 @@ class StagedFolder:
                     file.chmod(READ_ONLY)
                     file.rename(made / file.name)
                 _sync(made)
-            _make_folders(folder.parent, self.root)
+            _make_folders(folder.parent)
             try:
                 made.rename(frozen)
             except OSError as error:
@@ -286,7 +288,8 @@ def _described(place: Path) -> dict[str, Any]:
         raise ExtractDamaged(f"{place / MANIFEST} is not a manifest ({error}). {_ADVICE.format(place)}") from error
 
 
-def _make_folders(folder: Path, root: Path) -> None:
+def _make_folders(folder: Path) -> None:
+    """Make a folder and those above it that are missing, and wait until the disk has their names."""
     missing = [p for p in (folder, *folder.parents) if not p.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in missing:

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from etl_assets.contract import DerivedTable, Upstream
 from etl_assets.contract.derived import WHOLE
 from etl_assets.contract.partitions import utc
@@ -208,6 +206,8 @@ def _check_columns(pipeline: DerivedTable, returned: Sequence[str], place: str) 
 
 
 def _write(pipeline: DerivedTable, cursor: sqlite3.Cursor, target: Path, place: str) -> None:
+    import pyarrow as pa
+
     names = [c[0] for c in cursor.description]
     schema = pa.schema([(name, pa.string()) for name in names])
     try:
