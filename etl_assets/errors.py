@@ -111,6 +111,10 @@ class MissingDelivery(DeliveryAbsent):
     """No file matches the landing pattern of this partition."""
 
 
+class UnreadableDelivery(DeliveryAbsent):
+    """The file is there and cannot be read: its permissions, or the disk under it; other deliveries can."""
+
+
 class StillArriving(DeliveryAbsent):
     """The file is being written: its name says so, or its size or time changed while it was read."""
 

@@ -59,7 +59,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One arrival with its identity: pipeline / scope / name # revision."""
+    """One arrival with its identity: pipeline / scope / name # revision. ``declared`` is what its control file said when read."""
 
     pipeline: str
     scope: str
@@ -69,6 +69,7 @@ class Delivery:
     sha256: str
     size: int
     stamp: str
+    declared: str | None = None
 
     def __str__(self) -> str:
         return f"{self.pipeline}/{self.scope}/{self.name}#{self.revision}"
@@ -87,6 +88,11 @@ class Refusal:
     reason: str
     code: str
     attempts: int
+
+
+def refusal_code(code: str, declared: str | None) -> str:
+    """Return under what a delivery is refused: contract and logic, and the text of its control file where it has one."""
+    return code if declared is None else f"{code} declared {declared}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from etl_assets.errors import EtlError, LandingUnreachable, StagingFailed, StillArriving
+from etl_assets.errors import EtlError, LandingUnreachable, StagingFailed, StillArriving, UnreadableDelivery
 from etl_assets.naming import shown
 
 _TAGS = ("ETag", "etag", "md5", "generation")
@@ -48,7 +48,7 @@ class Copy:
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Errors of reading a file, as those of a landing: it vanished, or it cannot be read."""
+    """Errors of reading a file, as those of a landing: it vanished, it alone cannot be read, or the landing is out of reach."""
     try:
         yield
     except EtlError:
@@ -56,6 +56,15 @@ def reading(path: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise StillArriving(f"{shown(path)} vanished between listing and reading; the next run looks again") from error
     except Exception as error:  # each filesystem has its own: botocore, aiohttp, OSError
+        if (
+            isinstance(error, OSError)
+            and not isinstance(error, ConnectionError)
+            and type(error).__module__ == "builtins"
+        ):
+            raise UnreadableDelivery(
+                f"{shown(path)} cannot be read: {type(error).__name__}: {error}. Nothing was changed; mend its permissions or "
+                "its disk, or deliver it again"
+            ) from error
         raise LandingUnreachable(
             f"{shown(path)} cannot be read: {type(error).__name__}: {error}. Nothing was changed"
         ) from error

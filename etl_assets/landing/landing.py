@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from etl_assets.contract import DeliveredTable
@@ -23,6 +24,8 @@ from etl_assets.naming import natural_order, shown
 #: Names under which tools write before they rename; what stands before the suffix is the delivery to come.
 ARRIVING_SUFFIXES = (".part", ".partial", ".tmp", ".filepart", ".crdownload", ".uploading")
 CHUNK = 1 << 20
+#: Two writes within so long may give a file one and the same time.
+TICK_SECONDS = 0.02
 #: Files that a message names; the rest are counted.
 NAMED = 5
 
@@ -89,12 +92,14 @@ class Landing:
         """Copy the bytes of an arrival to ``target``, hashing them on the way.
 
         Raises :class:`StillArriving` when the file is, or while it was read became, another one than was listed,
-        :class:`LandingUnreachable` when it cannot be read, and :class:`StagingFailed` when the copy cannot be written.
+        :class:`UnreadableDelivery` or :class:`LandingUnreachable` when it cannot be read, and :class:`StagingFailed` when the
+        copy cannot be written.
         """
         if arrival.arriving:
             raise StillArriving(f"{shown(arrival.path)}: {arrival.arriving}; it is read once it is complete")
         digest, size = hashlib.sha256(), 0
         with reading(arrival.path):
+            self._wait_for_clock(arrival.path)
             before = self._stamp(arrival.path)
             with self._open(arrival.path) as source, Copy(target) as copy:
                 while chunk := source.read(CHUNK):
@@ -102,13 +107,29 @@ class Landing:
                     size += len(chunk)
                     copy.write(chunk)
             after = self._stamp(arrival.path)
-            declared = self._declared_rows(arrival)
+        declared = self.declared(arrival)
         if not (before == after == arrival.stamp and size == arrival.size):
             raise StillArriving(
                 f"{shown(arrival.path)} changed while it was read ({arrival.size:,} bytes when listed, {size:,} read); "
                 "it is read once it holds still"
             )
         return Fetched(str(target), digest.hexdigest(), size, declared)
+
+    def check_unchanged(self, arrival: Arrival) -> None:
+        """Raise :class:`StillArriving` when a file that was fetched has been written to since."""
+        with reading(arrival.path):
+            now = self._stamp(arrival.path)
+        if now != arrival.stamp:
+            raise StillArriving(
+                f"{shown(arrival.path)} was written to after it was read. Nothing was changed; it is read once it holds still"
+            )
+
+    def declared(self, arrival: Arrival) -> str | None:
+        """Return the text of an arrival's control file; None where the contract has none."""
+        if arrival.control is None:
+            return None
+        with reading(arrival.control), self._open(arrival.control) as source:
+            return str(source.read(64).decode("utf-8", "replace")).strip()
 
     def complete(self, delivery: Delivery, fetched: Fetched, work: Path) -> Fetched:
         """What was fetched is all there is."""
@@ -282,14 +303,16 @@ class Landing:
             arrival, arriving=arrival.arriving or f"its control file {shown(arrival.name)}{suffix} is not there"
         )
 
-    def _declared_rows(self, arrival: Arrival) -> str | None:
-        if arrival.control is None:
-            return None
-        with self._open(arrival.control) as source:
-            return str(source.read(64).decode("utf-8", "replace")).strip()
-
     def _open(self, path: str) -> Any:
         return self.root.fs.open(path, "rb")
+
+    def _wait_for_clock(self, path: str) -> None:
+        """Wait until a write from now on gives a file another time than it has: clocks of local filesystems go in ticks."""
+        if isinstance(self.root.fs, LocalFileSystem):
+            facts = info(self.root.fs, path)
+            age = time.time() - max(facts["mtime"], facts["created"])
+            if 0 <= age < TICK_SECONDS:
+                time.sleep(TICK_SECONDS - age)
 
     def _stamp(self, path: str) -> str:
         self.root.fs.invalidate_cache()

@@ -167,6 +167,9 @@ class Engine:
             assert extract is not None
             assert made.batch is not None
             assert made.stage is not None
+            if made.arrival:  # a second look: what is written in pieces may have held still while it was read
+                self.source.check_unchanged(made.arrival)
+                made.arrival = None
             if not publish:
                 self.sink.record(turn.claim, delivery)
                 return Outcome(self.pipeline.name, scope, "staged", self._batch_id(delivery), delivery, extract)

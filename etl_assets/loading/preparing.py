@@ -48,9 +48,11 @@ class Prepared:
     """What was made of a turn before its transaction, and the private folder that holds it.
 
     ``batch`` is what is published next: the extract, or one part of it; ``known`` what the ledger has of the others.
+    ``arrival`` is what was read of landing for it.
     """
 
     delivery: Delivery | None = None
+    arrival: Arrival | None = None
     extract: Extract | None = None
     batch: Extract | None = None
     work: Path | None = None
@@ -92,7 +94,7 @@ class Preparer:
             work = made.held.enter_context(self.staged.workspace())
             made.work = work
             read = self.reader.read(turn.scope, turn.name, work, turn.named, turn.restated)
-            made.delivery = read.delivery
+            made.delivery, made.arrival = read.delivery, read.arrival
             self._check_redelivery(made.delivery, read.shown)
             made.extract = self._freeze(made.delivery, read.fetched, read.shown, work)
             made.known = self._known_parts(made.delivery) if made.extract.manifest.parts else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,13 +27,15 @@ _REVISION = re.compile(r"(.+)#([0-9]+)", re.DOTALL)
 class Read:
     """A delivery that was read, its bytes where they are not frozen yet, and its path for messages.
 
-    ``beside`` are deliveries of its partition that wait for the same turn, which nobody has chosen between.
+    ``beside`` are deliveries of its partition that wait for the same turn, which nobody has chosen between. ``arrival`` is
+    what was fetched just now.
     """
 
     delivery: Delivery
     fetched: Fetched | None
     shown: str
     beside: tuple[Arrival, ...] = ()
+    arrival: Arrival | None = None
 
 
 class Reader:
@@ -68,9 +71,10 @@ class Reader:
             arrival, waiting = again[0], ()
         last = recorded[arrival.name].delivery if arrival.name in recorded else None
         if last and last.stamp == arrival.stamp and self.frozen(last):
-            return Read(last, None, shown(arrival.path), tuple(waiting))
+            known = dataclasses.replace(last, declared=self.source.declared(arrival))
+            return Read(known, None, shown(arrival.path), tuple(waiting))
         fetched = self.source.fetch(arrival, work / "input")
-        return Read(self._identify(arrival, fetched, last), fetched, shown(arrival.path), tuple(waiting))
+        return Read(self._identify(arrival, fetched, last), fetched, shown(arrival.path), tuple(waiting), arrival)
 
     def frozen(self, delivery: Delivery) -> Extract | None:
         """The extract of a delivery under this very contract and logic, if it has been made."""
@@ -160,7 +164,7 @@ class Reader:
         revision = last.revision + (not same) if last else 1
         return Delivery(
             *(self.pipeline.name, arrival.scope, arrival.name, revision, arrival.order),
-            *(fetched.sha256, fetched.size, arrival.stamp),
+            *(fetched.sha256, fetched.size, arrival.stamp, fetched.declared_rows),
         )
 
     def _read_revision(self, scope: str, name: str, revision: int, work: Path) -> Read:

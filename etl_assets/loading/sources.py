@@ -39,6 +39,12 @@ class Source(Protocol):
     def complete(self, delivery: Delivery, fetched: Fetched, work: Path) -> Fetched:
         """Add what is computed of what was fetched, with files in the folder ``work``; of a file there is nothing to add."""
 
+    def check_unchanged(self, arrival: Arrival) -> None:
+        """Raise :class:`StillArriving` when it is not what was fetched any more."""
+
+    def declared(self, arrival: Arrival) -> str | None:
+        """Return the number of rows that is declared beside it, as text; None where nothing is."""
+
     def sha256(self, arrival: Arrival) -> str:
         """The digest that fetching it would give."""
 
@@ -90,6 +96,13 @@ class UpstreamTables:
                 "named delivery computes what is there now"
             )
         return dataclasses.replace(fetched, seen=seen, computed=str(computed))
+
+    def check_unchanged(self, arrival: Arrival) -> None:
+        """Do nothing: publishing compares with the upstream in its own transaction."""
+
+    def declared(self, arrival: Arrival) -> str | None:
+        """Return None: a query declares nothing."""
+        return None
 
     def sha256(self, arrival: Arrival) -> str:
         """The digest of what it would see: its stamp."""

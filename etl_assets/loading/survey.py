@@ -18,7 +18,7 @@ from etl_assets.errors import EtlError, UnrelatedDeliveries
 from etl_assets.loading.choosing import doubt, in_doubt, newest, order_counts
 from etl_assets.loading.history import History
 from etl_assets.loading.sources import Source, open_source
-from etl_assets.model import Arrival, Delivery, LedgerEntry, Manifest, RecordedDelivery, Refusal
+from etl_assets.model import Arrival, Delivery, LedgerEntry, Manifest, RecordedDelivery, Refusal, refusal_code
 from etl_assets.naming import shown
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
@@ -179,7 +179,16 @@ class _Surveyor:
     def _refusal(self, arrival: Arrival) -> Refusal | None:
         """How these very bytes were refused under this very contract."""
         _, known, _ = self._revision(arrival)
-        return known.refusal if known and known.refusal and known.refusal.code == self.pipeline.code else None
+        return known.refusal if known and self._counts(known.refusal, arrival) else None
+
+    def _counts(self, refusal: Refusal | None, arrival: Arrival) -> bool:
+        """Whether a refusal is by this very contract, logic and control file; one that cannot be read changes nothing."""
+        if refusal is None:
+            return False
+        try:
+            return refusal.code == refusal_code(self.pipeline.code, self.source.declared(arrival))
+        except EtlError:
+            return refusal.code.startswith(self.pipeline.code)
 
     def _arrival(self, arrival: Arrival, chosen: Arrival | None, attention: str | None) -> Status:
         revision, known, trouble = self._revision(arrival)
@@ -208,7 +217,7 @@ class _Surveyor:
             return status("arrived", f"older than {shown(chosen.name)}, which is the one that a run takes")
         if known is not None:
             refusal = known.refusal
-            if refusal and refusal.code == self.pipeline.code:
+            if refusal and self._counts(refusal, arrival):
                 if refusal.attempts >= self.pipeline.attempts:
                     why = f"refused {refusal.attempts} times: {refusal.reason}"
                     return status("needs attention", why, refusal.attempts)

@@ -28,6 +28,7 @@ from etl_assets.model import (
     Restatement,
     RunFailure,
     Seen,
+    refusal_code,
 )
 from etl_assets.sink.protocol import Stage
 from etl_assets.sink.sqlite import alone, ledger, outbox, schema
@@ -67,7 +68,8 @@ class SQLiteWarehouse:
             with writing(self.path, timeout=self.busy_timeout) as connection:
                 check_writer(connection, claim)
                 ledger.record_delivery(connection, delivery)
-                refusal = ledger.record_refusal(connection, delivery, error.kind, str(error), pipeline.code)
+                code = refusal_code(pipeline.code, delivery.declared)
+                refusal = ledger.record_refusal(connection, delivery, error.kind, str(error), code)
                 outbox.tell_refusal(connection, pipeline, delivery, refusal)
                 return refusal
         except StaleWriter:
