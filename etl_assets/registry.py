@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from etl_assets.contract import Pipeline
+from etl_assets.contract.naming import check_together
 from etl_assets.errors import ContractError, EtlError, UnknownPipeline
 
 BUILT_IN = "etl_assets.pipelines"
@@ -68,6 +69,10 @@ def load_pipelines() -> dict[str, Pipeline]:
                     "imports the other, let it do so by the folder's name (from my_pipelines.sales import sales)"
                 )
             found[pipeline.name] = (pipeline, place)
+    try:
+        check_together(pipeline for pipeline, _ in found.values())
+    except ValueError as error:
+        raise ContractError(str(error)) from error
     return {name: pipeline for name, (pipeline, _) in sorted(found.items())}
 
 

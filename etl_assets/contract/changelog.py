@@ -10,7 +10,10 @@ from pydantic import Field, model_validator
 
 from etl_assets.contract.columns import Frozen
 from etl_assets.contract.partitions import ShardedPartitions
+from etl_assets.contract.policies import FileFormat
 from etl_assets.contract.table import DeliveredTable
+
+PLAIN = FileFormat()
 
 #: How the positions of a log follow each other.
 Bounds = Literal["contiguous", "stated"]
@@ -89,6 +92,11 @@ class ChangeLogTable(DeliveredTable):
             raise ValueError(
                 "new_columns: the rows of a log have the contract's columns; others are refused or ignored"
             )
+        ignored = [
+            f for f in ("delimiter", "quote", "encoding", "skip_lines") if getattr(self.format, f) != getattr(PLAIN, f)
+        ]
+        if ignored:
+            raise ValueError(f"format: {ignored[0]} is for delimited files; a log is JSON in UTF-8, an object a line")
         if self.invalid_rows != "refuse":
             raise ValueError("invalid_rows: a log is consumed whole; an event set aside would leave a row behind")
         return self

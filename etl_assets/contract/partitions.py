@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, field_validator, model_validator
 
 from etl_assets.contract.columns import Frozen, TimeZone
+from etl_assets.contract.naming import unfit_for_key
 
 Cadence = Literal["hourly", "daily", "weekly", "monthly"]
 
@@ -179,10 +180,11 @@ class StaticPartitions(Frozen):
     @classmethod
     def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            unstorable = "\0" in name or any(0xD800 <= ord(c) <= 0xDFFF for c in name)
-            if not name or unstorable or "..." in name or name != name.strip():
+            unstorable = any(0xD800 <= ord(c) <= 0xDFFF for c in name)
+            if not name or unstorable or unfit_for_key(name) or name != name.strip():
                 raise ValueError(
-                    f"{name!r} cannot be a partition key (blank, padded, holding NUL, a lone surrogate or '...')"
+                    f"{name!r} cannot be a partition key (blank, padded, holding a control character such as a tab or a line "
+                    "end, a lone surrogate or '...')"
                 )
         repeated = {n for n in names if names.count(n) > 1}
         if repeated:
@@ -221,8 +223,9 @@ class ShardedPartitions(Frozen):
     def _distinct(cls, shards: tuple[str, ...]) -> tuple[str, ...]:
         StaticPartitions(names=shards)
         for shard in shards:
-            if BETWEEN in shard:
-                raise ValueError(f"{shard!r} cannot be a shard (it holds {BETWEEN!r})")
+            held = next((c for c in "|,[]" if c in shard), None)
+            if held:
+                raise ValueError(f"{shard!r} cannot be a shard (it holds {held!r})")
         return shards
 
     @property

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from etl_assets.contract.columns import MAX_COLUMNS, Column, Frozen, Identifier
+from etl_assets.contract.naming import check_group, check_name, check_owners
 from etl_assets.contract.notification import Notification, Topic, check_notifications
 from etl_assets.contract.partitions import Partitions, ShardedPartitions, Static, StaticPartitions, TimePartitions
 from etl_assets.contract.policies import (
@@ -75,6 +76,10 @@ class Table(Frozen):
         if isinstance(fields, dict) and "table" not in fields and "name" in fields:
             return {**fields, "table": fields["name"]}
         return fields
+
+    _name = field_validator("name")(check_name)
+    _group = field_validator("group")(check_group)
+    _owners = field_validator("owners")(check_owners)
 
     @model_validator(mode="after")
     def _table_holds_together(self) -> Self:
@@ -267,6 +272,8 @@ class PartitionedTable(DeliveredTable):
             raise ValueError(
                 "foreign_rows: quarantine needs a share of rows that may be, as invalid_rows=quarantine(0.01)"
             )
+        if self.foreign_rows == "quarantine" and self.partition_by is None:
+            raise ValueError("foreign_rows: without partition_by no row is known to be another partition's")
         if isinstance(self.moved_keys, Repair):
             if not self.keys_can_move:
                 raise ValueError("moved_keys: repair is for keys that are unique in the table and can change partition")

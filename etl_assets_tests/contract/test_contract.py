@@ -16,6 +16,7 @@ from etl_assets.contract import (
     Monthly,
     PartitionedTable,
     Quarantine,
+    Sharded,
     Static,
     Weekly,
     boolean,
@@ -209,6 +210,22 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"transform": lambda: None}, "Transform .*\n  function: .* must take one argument"),
     ({"transform": 5}, "transform"),
     ({"owners": "me"}, "owners: .*tuple"),
+    ({"owners": ("me",)}, "owners: 'me' is no owner of Dagster's"),
+    ({"owners": ("a@b.example", "team:")}, "owners: 'team:' is no owner"),
+    ({"group": "nyc-taxi"}, "group: 'nyc-taxi' is no group of Dagster's"),
+    ({"group": ""}, "group: '' is no group"),
+    ({"group": "a b"}, "group: 'a b' is no group"),
+    ({"group": "a\n"}, "group: .* is no group"),
+    ({"group": "a//b"}, "group: 'a//b' is no group"),
+    ({"description": 5}, "description: .*string"),
+    *(
+        ({"name": name}, f"name: '{name}' is a name that Dagster")
+        for name in ("input", "type", "class", "None", "outbox")
+    ),
+    (
+        {"foreign_rows": "quarantine", "invalid_rows": quarantine(0.1), "partition_by": None},
+        "foreign_rows: without partition_by",
+    ),
     ({"key_": ["id"]}, "key_: Extra inputs"),
 ]
 
@@ -276,6 +293,10 @@ def test_a_share_that_is_none_is_refused(share: Any) -> None:
         (lambda: Static("a\0"), "cannot be a partition key"),
         (lambda: Static("\udcff"), "cannot be a partition key"),
         (lambda: Static("a...b"), "cannot be a partition key"),
+        (lambda: Static("a\nb"), "cannot be a partition key"),
+        (lambda: Static("a\tb"), "cannot be a partition key"),
+        (lambda: Sharded(Daily(start="2024-01-01"), "a,b"), "cannot be a shard .it holds ','"),
+        (lambda: Sharded(Daily(start="2024-01-01"), "a[0]"), "cannot be a shard"),
     ],
 )
 def test_a_part_that_does_not_hold_together_is_refused(make: Any, message: str) -> None:
@@ -321,7 +342,7 @@ def same(frame: Any) -> Any:
 def test_the_fingerprint_follows_what_changes_an_extract_and_nothing_else() -> None:
     code = orders().code
     assert orders().code == code
-    told = {"description": "x", "group": "y", "owners": ("z",), "attempts": 9, "max_partitions_per_run": 1}
+    told = {"description": "x", "group": "y/z", "owners": ("team:z",), "attempts": 9, "max_partitions_per_run": 1}
     assert {orders(**{k: v}).code for k, v in told.items()} == {code}
     changes: list[dict[str, Any]] = [
         {"columns": [integer("id"), date("day"), text("item"), integer("amount", missing=("", "-"))]},

@@ -197,11 +197,11 @@ def test_a_value_is_what_python_reads_and_writes_again_and_nothing_else(
     at = data.draw(st.integers(0, len(text)))
     changed = data.draw(st.sampled_from([text, text[:at] + text[at + 1 :], text[:at] + " " + text[at:]]) | st.builds(
         lambda c: text[:at] + c + text[at + 1 :], st.sampled_from("0123456789 APMapmJ+-:Z")))  # fmt: skip
-    assume("\0" not in changed)
     column = timestamp("at", format=form, timezone=None if offset else "UTC")
     try:
         read = dt.datetime.strptime(changed, form)  # noqa: DTZ007
         wanted = read.astimezone(dt.UTC) if read.tzinfo else read.replace(tzinfo=dt.UTC)
+        assume(read.year >= 1000)  # Python leaves off the zeros that it reads
         again = read.strftime(form)
     except (ValueError, OverflowError):
         again, wanted = None, None

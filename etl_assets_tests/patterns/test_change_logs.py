@@ -812,6 +812,10 @@ def test_a_control_file_declares_how_many_events_there_are(tmp_path: Path) -> No
         ({"key": []}, "key: "),
         ({"transform": lambda frame: frame}, "transform: events are applied as they are"),
         ({"new_columns": "add"}, "new_columns: "),
+        ({"format": {"delimiter": ";"}}, "format: delimiter is for delimited files"),
+        ({"format": {"quote": None}}, "format: quote is for"),
+        ({"format": {"encoding": "utf-16"}}, "format: encoding is for"),
+        ({"format": {"skip_lines": 1, "gzip": True}}, "format: skip_lines is for"),
         ({"invalid_rows": quarantine(up_to=0.5)}, "invalid_rows: a log is consumed whole"),
     ],
 )

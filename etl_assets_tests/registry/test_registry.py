@@ -159,3 +159,13 @@ def test_a_package_that_fails_when_it_is_searched_is_named(places: Path, monkeyp
 def test_blank_places_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ETL_PIPELINES", f" {os.pathsep}{os.pathsep}")
     assert "flights" in load_pipelines()
+
+
+@pytest.mark.parametrize("made", ["one_extract", "one_landing"])
+def test_a_pipeline_named_like_an_asset_of_another_is_refused(places: Path, made: str) -> None:
+    write(places / "one.py", "one")
+    write(places / "other.py", made)
+    with pytest.raises(
+        ContractError, match=f"'{made}' is the name of a pipeline, and that of an asset of the pipeline 'one'"
+    ):
+        load_pipelines()
