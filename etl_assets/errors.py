@@ -13,11 +13,15 @@ Four families, because four different people act on them:
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class EtlError(Exception):
     """Base of all errors of this project. ``str(error)`` is meant for a person."""
 
     exit_code = 1
+    #: Whether the same bytes under the same contract may be taken another time, because the table has a say in it.
+    may_pass_later: ClassVar[bool] = False
 
     @property
     def kind(self) -> str:
@@ -69,9 +73,13 @@ class DuplicateKey(DeliveryRefused):
 class ShrunkDelivery(DeliveryRefused):
     """Fewer rows than declared, than the minimum, or than the shrink limit allows: not the complete contents."""
 
+    may_pass_later = True
+
 
 class EmptyDelivery(DeliveryRefused):
     """A delivery without rows for a table that has some, where the contract says that this is an accident."""
+
+    may_pass_later = True
 
 
 class BadEvent(DeliveryRefused):
@@ -84,6 +92,8 @@ class BadPositions(DeliveryRefused):
 
 class VersionConflict(DeliveryRefused):
     """Two states of one row with the same version and different values: which one holds cannot be told."""
+
+    may_pass_later = True
 
 
 class TransformFailed(DeliveryRefused):
@@ -123,6 +133,8 @@ class StillArriving(DeliveryAbsent):
 class PublishRefused(EtlError):
     """The transaction was rolled back: nothing changed."""
 
+    may_pass_later = True
+
 
 class StaleWriter(PublishRefused):
     """A newer run has claimed the scope; this one may not write to it any more."""
@@ -130,6 +142,8 @@ class StaleWriter(PublishRefused):
 
 class BatchIdentityConflict(PublishRefused):
     """The ledger has this batch with another digest: the bytes, or the logic, changed under an old label."""
+
+    may_pass_later = False
 
 
 class Superseded(PublishRefused):
@@ -213,3 +227,9 @@ class RelayAtWork(OperationalError):
 
 class UnknownMessage(OperationalError):
     """No message that is parked or waits has that key."""
+
+
+def may_pass_later(kind: str) -> bool:
+    """Whether a refusal of this kind may pass another time; True of a kind that another release has named."""
+    found = globals().get(kind)
+    return found.may_pass_later if isinstance(found, type) and issubclass(found, EtlError) else True

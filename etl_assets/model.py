@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
+from etl_assets.errors import may_pass_later
 from etl_assets.naming import is_later
 
 
@@ -88,6 +89,10 @@ class Refusal:
     reason: str
     code: str
     attempts: int
+
+    def needs_attention(self, attempts: int) -> bool:
+        """Whether nobody asks for the delivery by itself any more: of ``attempts`` where the table has a say, else of one."""
+        return self.attempts >= (attempts if may_pass_later(self.kind) else 1)
 
 
 def refusal_code(code: str, declared: str | None) -> str:

@@ -90,6 +90,16 @@ def survey(settings: Settings, pipeline: Pipeline, scopes: Sequence[str] | None 
     return _Surveyor(pipeline, source, sink, StagedFolder(settings.staged), scopes).survey()
 
 
+def open_scopes(pipeline: Pipeline, found: Survey) -> set[str]:
+    """The scopes that are not loaded: a delivery that counts was refused or, where each one counts, waits for its turn.
+
+    Where the newest delivery counts, one that has arrived since does not make the rows of the last one less loaded.
+    """
+    states: tuple[State, ...] = ("refused", "needs attention")
+    states = states if pipeline.newest_counts else (*WAITING, *states)
+    return {s.scope for s in found.statuses if s.newest and s.state in states}
+
+
 class _Surveyor:
     def __init__(
         self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder, scopes: Sequence[str] | None
@@ -218,8 +228,9 @@ class _Surveyor:
         if known is not None:
             refusal = known.refusal
             if refusal and self._counts(refusal, arrival):
-                if refusal.attempts >= self.pipeline.attempts:
-                    why = f"refused {refusal.attempts} times: {refusal.reason}"
+                if refusal.needs_attention(self.pipeline.attempts):
+                    times = "once" if refusal.attempts == 1 else f"{refusal.attempts} times"
+                    why = f"refused {times}: {refusal.reason}"
                     return status("needs attention", why, refusal.attempts)
                 return status("refused", refusal.reason, refusal.attempts)
             try:

@@ -12,6 +12,6 @@ from etl_assets.orchestration.assets import landing_asset, pipeline_assets
 from etl_assets.orchestration.build import build_defs
 from etl_assets.orchestration.loading import LoadConfig
 from etl_assets.orchestration.partitions import partitions_definition
-from etl_assets.orchestration.resources import Rooms
+from etl_assets.settings import Settings as Rooms
 
 __all__ = ["LoadConfig", "Rooms", "build_defs", "landing_asset", "partitions_definition", "pipeline_assets"]

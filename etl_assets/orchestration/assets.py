@@ -8,17 +8,9 @@ import dagster as dg
 from etl_assets.contract import DeliveredTable, DerivedTable, Pipeline, StaticPartitions
 from etl_assets.orchestration.loading import Load, LoadConfig
 from etl_assets.orchestration.metadata import column_schema
-from etl_assets.orchestration.names import (
-    ACCEPTED,
-    extract_key,
-    in_order,
-    landing_key,
-    op_name,
-    pool_name,
-    table_key,
-)
+from etl_assets.orchestration.names import extract_key, in_order, landing_key, op_name, pool_name, table_key
 from etl_assets.orchestration.partitions import partition_mapping, partitions_definition
-from etl_assets.orchestration.resources import Rooms
+from etl_assets.settings import Settings
 
 #: How deliveries become rows, by what publishing one does.
 PATTERNS = {
@@ -40,7 +32,7 @@ def landing_asset(pipeline: DeliveredTable) -> dg.AssetSpec:
     )
 
 
-def pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
+def pipeline_assets(pipeline: Pipeline, rooms: Settings) -> dg.AssetsDefinition:
     """Extract and table of a pipeline, made by one op.
 
     One op, because freezing and publishing belong to one claim: the writer's generation is taken before a byte is
@@ -48,51 +40,27 @@ def pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     between them, in which a newer delivery could be read by one run and published over by another. Either asset can
     be selected alone: the extract alone is frozen and not published. What is computed is a table alone, whose lineage starts
     at the tables that it is computed of.
+
+    A backfill is a single run: within it each partition is a transaction of its own, one that is refused stops no other, and
+    events and snapshots keep their order. Of two runs the second may start first, and then finds a gap. Where the selected
+    partitions are not contiguous, Dagster makes a run of each contiguous range.
     """
     name, derived = pipeline.name, isinstance(pipeline, DerivedTable)
 
     @dg.multi_asset(
         name=op_name(pipeline),
         specs=[_table_spec(pipeline)] if derived else [_extract_spec(pipeline), _table_spec(pipeline)],
-        check_specs=[] if derived else [_accepted(pipeline)],
         can_subset=True,
         pool=pool_name(pipeline),
-        backfill_policy=_backfill_policy(pipeline),
+        backfill_policy=dg.BackfillPolicy.single_run(),
         description=f"Compute partitions of {name} and publish each in a transaction of its own."
         if derived
         else f"Freeze the deliveries of {name} and publish each partition in a transaction of its own.",
     )
-    def load(context: dg.AssetExecutionContext, config: LoadConfig, rooms: Rooms) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]
+    def load(context: dg.AssetExecutionContext, config: LoadConfig) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]
         yield from Load(context, pipeline, rooms).run(config)
 
     return load
-
-
-def _accepted(pipeline: Pipeline) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(
-        ACCEPTED,
-        asset=extract_key(pipeline),
-        description=f"{_counting(pipeline)} the contract. If it does not, it is refused with its reason, and the table keeps "
-        "its rows.",
-    )
-
-
-def _counting(pipeline: Pipeline) -> str:
-    return "Each delivery of the partition keeps" if in_order(pipeline) else "The partition's newest delivery keeps"
-
-
-def _backfill_policy(pipeline: Pipeline) -> dg.BackfillPolicy:
-    """How a backfill is cut into runs.
-
-    Partitions that are replaced stand for themselves, so their runs may come in any order, and small ones keep a failure
-    small. Events and snapshots build on the ones before them. Only within a run does Dagster keep the order of partitions:
-    of two runs the second may start first, or go on after the first has failed, and then finds a gap. So they go in a single
-    run. Where the selected partitions are not contiguous, Dagster makes a run of each contiguous range; a selection
-    from the first to the last day is one run, which passes over days without a delivery.
-    """
-    if in_order(pipeline):
-        return dg.BackfillPolicy.single_run()
-    return dg.BackfillPolicy.multi_run(max_partitions_per_run=pipeline.max_partitions_per_run)
 
 
 def _how(pipeline: Pipeline) -> dict[str, object]:
@@ -122,7 +90,7 @@ def _extract_spec(pipeline: Pipeline) -> dg.AssetSpec:
         owners=list(pipeline.owners),
         kinds={"parquet"},
         code_version=str(pipeline.transform_version),
-        skippable=in_order(pipeline),  # a run that passes over days yields no result, see `loading`
+        skippable=True,  # a run of several partitions yields no result, see `loading`
         partitions_def=partitions_definition(pipeline.partitions),
         metadata={"dagster/column_schema": column_schema(pipeline)},
     )
@@ -148,7 +116,7 @@ def _table_spec(pipeline: Pipeline) -> dg.AssetSpec:
         owners=list(pipeline.owners),
         kinds={"sqlite", "table"},
         code_version=str(pipeline.transform_version),
-        skippable=in_order(pipeline),  # a run that passes over days yields no result, see `loading`
+        skippable=True,  # a run of several partitions yields no result, see `loading`
         partitions_def=partitions_definition(pipeline.partitions),
         metadata={
             "dagster/table_name": pipeline.table,

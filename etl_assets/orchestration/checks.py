@@ -1,35 +1,54 @@
-"""Checks that ask the ledger. They hang on the landing, and run in a job of their own.
+"""Checks that ask the ledger and the landing. Each can be executed by itself; no load waits for one."""
 
-On the table they would ride along in every load, where Dagster plans them once for each partition, and shows them as
-failed whenever the load fails.
-"""
+from collections.abc import Callable
 
 import dagster as dg
 
-from etl_assets.contract import Pipeline
-from etl_assets.loading import survey
+from etl_assets.contract import DerivedTable, Pipeline
+from etl_assets.loading import Status, survey
 from etl_assets.orchestration.counting import count_rows
-from etl_assets.orchestration.names import checked_key, in_order
-from etl_assets.orchestration.requests import missing
-from etl_assets.orchestration.resources import Rooms
+from etl_assets.orchestration.names import ACCEPTED, extract_key, in_order, table_key
+from etl_assets.orchestration.wording import missing
+from etl_assets.settings import Settings
 from etl_assets.sink import open_sink
 
-
-def ledger_checks(pipeline: Pipeline) -> list[dg.AssetChecksDefinition]:
-    """The checks of one pipeline. Whether the newest day is there is asked only where every day has to have a delivery."""
-    loaded = [] if in_order(pipeline) else [_newest_partition_loaded(pipeline)]
-    return [_ledger_matches_rows(pipeline), *loaded, _nothing_waits(pipeline)]
+Evaluate = Callable[[], dg.AssetCheckResult]
 
 
-def _ledger_matches_rows(pipeline: Pipeline) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=checked_key(pipeline),
-        name="ledger_matches_rows",
-        description=f"`{pipeline.table}` holds the live rows that the ledger's batches add up to, at its last position."
-        if in_order(pipeline)
-        else f"Each partition of `{pipeline.table}` holds the rows that the ledger committed.",
-    )
-    def ledger_matches_rows(rooms: Rooms) -> dg.AssetCheckResult:
+def ledger_checks(pipeline: Pipeline, rooms: Settings) -> list[dg.AssetChecksDefinition]:
+    """The checks of a table. Whether the newest day is there is asked only where every day has to have a delivery."""
+    loaded = [] if in_order(pipeline) else [_newest_partition_loaded(pipeline, rooms)]
+    return [_ledger_matches_rows(pipeline, rooms), *loaded, _nothing_waits(pipeline, rooms)]
+
+
+def accepted_check(pipeline: Pipeline, rooms: Settings) -> dg.AssetChecksDefinition:
+    """The check of an extract. A run evaluates it for each delivery that it reads; executed by itself, it asks for all."""
+    which = "Each delivery of a partition keeps" if in_order(pipeline) else "A partition's newest delivery keeps"
+
+    def evaluate() -> dg.AssetCheckResult:
+        refused = [s for s in survey(rooms, pipeline).waiting() if s.state in ("refused", "needs attention")]
+        return dg.AssetCheckResult(
+            passed=not refused, description=_lines(refused) or "No delivery that counts is refused"
+        )
+
+    described = f"{which} the contract. If it does not, it is refused with its reason, and the table keeps its rows."
+    return _check(extract_key(pipeline), ACCEPTED, described, evaluate)
+
+
+def _check(asset: dg.AssetKey, name: str, description: str, evaluate: Evaluate) -> dg.AssetChecksDefinition:
+    @dg.asset_check(asset=asset, name=name, description=description)
+    def check() -> dg.AssetCheckResult:
+        return evaluate()
+
+    return check
+
+
+def _lines(statuses: list[Status]) -> str:
+    return "\n".join(f"{s.scope}/{s.name}#{s.revision}: {s.state}: {s.reason}" for s in statuses)
+
+
+def _ledger_matches_rows(pipeline: Pipeline, rooms: Settings) -> dg.AssetChecksDefinition:
+    def evaluate() -> dg.AssetCheckResult:
         sink = open_sink(rooms.warehouse)
         differences = sink.verify(pipeline)
         rows, partitions = count_rows(sink, pipeline), len(sink.current(pipeline.name))
@@ -40,17 +59,16 @@ def _ledger_matches_rows(pipeline: Pipeline) -> dg.AssetChecksDefinition:
             metadata={"partitions": partitions, "rows": rows.total, "differences": differences},
         )
 
-    return ledger_matches_rows
-
-
-def _newest_partition_loaded(pipeline: Pipeline) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=checked_key(pipeline),
-        name="newest_partition_loaded",
-        description="The newest partition whose window is over is in the ledger. Dagster's freshness looks at when any "
-        "partition was materialised last, which a correction of an old one satisfies.",
+    described = (
+        f"`{pipeline.table}` holds the live rows that the ledger's batches add up to, at its last position."
+        if in_order(pipeline)
+        else f"Each partition of `{pipeline.table}` holds the rows that the ledger committed."
     )
-    def newest_partition_loaded(rooms: Rooms) -> dg.AssetCheckResult:
+    return _check(table_key(pipeline), "ledger_matches_rows", described, evaluate)
+
+
+def _newest_partition_loaded(pipeline: Pipeline, rooms: Settings) -> dg.AssetChecksDefinition:
+    def evaluate() -> dg.AssetCheckResult:
         keys = pipeline.partitions.keys()
         current = open_sink(rooms.warehouse).current(pipeline.name)
         loaded = [key for key in keys if key in current]
@@ -69,24 +87,21 @@ def _newest_partition_loaded(pipeline: Pipeline) -> dg.AssetChecksDefinition:
             metadata={"newest": newest, "newest_loaded": loaded[-1] if loaded else "none"},
         )
 
-    return newest_partition_loaded
-
-
-def _nothing_waits(pipeline: Pipeline) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=checked_key(pipeline),
-        name="nothing_waits",
-        description=f"{'Every' if in_order(pipeline) else 'The newest'} delivery of every partition is committed: none "
-        "waits, none needs attention.",
+    described = (
+        "The newest partition whose window is over is in the ledger. Dagster's freshness looks at when any partition was "
+        "materialised last, which a correction of an old one satisfies."
     )
-    def nothing_waits(rooms: Rooms) -> dg.AssetCheckResult:
-        found = survey(rooms.settings, pipeline)
+    return _check(table_key(pipeline), "newest_partition_loaded", described, evaluate)
+
+
+def _nothing_waits(pipeline: Pipeline, rooms: Settings) -> dg.AssetChecksDefinition:
+    def evaluate() -> dg.AssetCheckResult:
+        found = survey(rooms, pipeline)
         open_ones = found.waiting()
-        lines = [f"{s.scope}/{s.name}#{s.revision}: {s.state}: {s.reason}" for s in open_ones]
         return dg.AssetCheckResult(
             passed=not open_ones,
             severity=dg.AssetCheckSeverity.WARN,
-            description="\n".join(lines) or "All that has arrived is committed",
+            description=_lines(open_ones) or "All that has arrived is committed",
             metadata={
                 "waiting": sum(s.state != "needs attention" for s in open_ones),
                 "needs_attention": sum(s.state == "needs attention" for s in open_ones),
@@ -94,4 +109,12 @@ def _nothing_waits(pipeline: Pipeline) -> dg.AssetChecksDefinition:
             },
         )
 
-    return nothing_waits
+    which = "Every" if in_order(pipeline) else "The newest"
+    described = f"{which} delivery of every partition is committed: none waits, none needs attention."
+    return _check(table_key(pipeline), "nothing_waits", described, evaluate)
+
+
+def all_checks(pipeline: Pipeline, rooms: Settings) -> list[dg.AssetChecksDefinition]:
+    """The checks of a pipeline: those of its table, and that of its extract where it has one."""
+    extract = [] if isinstance(pipeline, DerivedTable) else [accepted_check(pipeline, rooms)]
+    return [*ledger_checks(pipeline, rooms), *extract]

@@ -4,8 +4,8 @@ import dagster as dg
 
 from etl_assets.model import RunFailure
 from etl_assets.orchestration.inflight import PARTITION_TAG, RANGE_END_TAG, RANGE_START_TAG
-from etl_assets.orchestration.names import OUTBOX, RELAY_JOB
-from etl_assets.orchestration.resources import Rooms
+from etl_assets.orchestration.names import FAILED_RUNS, shared
+from etl_assets.settings import Settings
 from etl_assets.sink import open_sink
 
 TOPIC = "failed-runs"
@@ -13,17 +13,17 @@ TOPIC = "failed-runs"
 LONGEST = 4_000
 
 
-def failed_runs_sensor() -> dg.SensorDefinition:
+def failed_runs_sensor(rooms: Settings, relay_job: str, outbox: dg.AssetKey, name: str | None) -> dg.SensorDefinition:
     """Runs of the relay are left out: a message about one could not be sent, and would make the next one fail."""
 
     @dg.run_failure_sensor(
-        name="failed_runs",
+        name=shared(name, FAILED_RUNS),
         default_status=dg.DefaultSensorStatus.STOPPED,
         description=f"Writes a message on the topic `{TOPIC}` for each run that fails, but for runs of the relay.",
     )
-    def failed_runs(context: dg.RunFailureSensorContext, rooms: Rooms) -> None:
+    def failed_runs(context: dg.RunFailureSensorContext) -> None:
         run = context.dagster_run
-        if run.job_name == RELAY_JOB or run.asset_selection == {OUTBOX}:
+        if run.job_name == relay_job or run.asset_selection == {outbox}:
             return
         failure = RunFailure(
             run=run.run_id,

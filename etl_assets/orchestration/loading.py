@@ -6,17 +6,19 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from etl_assets.contract import Pipeline
-from etl_assets.errors import EtlError, SinkBusy
-from etl_assets.loading import Engine, Outcome
+from etl_assets.contract import DerivedTable, Pipeline
+from etl_assets.errors import EtlError, OperationalError, SinkBusy
+from etl_assets.loading import Engine, Outcome, open_scopes, survey
 from etl_assets.model import Restatement
 from etl_assets.orchestration import metadata
-from etl_assets.orchestration.counting import count_rows
-from etl_assets.orchestration.names import ACCEPTED, extract_key, in_order, table_key
+from etl_assets.orchestration.counting import count_rows, data_versions
+from etl_assets.orchestration.names import ACCEPTED, extract_key, in_order, op_name, table_key
 from etl_assets.orchestration.outcomes import Outcomes, Shown
 from etl_assets.orchestration.partitions import partition_tags
-from etl_assets.orchestration.resources import Rooms
+from etl_assets.settings import Settings
 
+#: How Dagster marks an event with what it was made of.
+DATA_VERSION_TAG, CODE_VERSION_TAG = "dagster/data_version", "dagster/code_version"
 #: Further attempts within a run while another writer holds the warehouse; each has waited for its busy timeout already.
 BUSY_RETRIES = 3
 BUSY_PAUSE_SECONDS = 5
@@ -52,13 +54,11 @@ class LoadConfig(dg.Config):
 class Load:
     """One run of the op: what it was asked for, and what has become of it so far."""
 
-    def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline, rooms: Rooms) -> None:
-        self.context, self.pipeline = context, pipeline
-        self.engine = Engine(rooms.settings, pipeline)
+    def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline, rooms: Settings) -> None:
+        self.context, self.pipeline, self.rooms = context, pipeline, rooms
+        self.engine = Engine(rooms, pipeline)
         self.extract, self.table = extract_key(pipeline), table_key(pipeline)
         self.assets = [k for k in (self.extract, self.table) if k in context.selected_asset_keys]
-        # Where the job leaves the check out (see `jobs`), it is evaluated all the same.
-        self.checked = in_order(pipeline) or any(key.name == ACCEPTED for key in context.selected_asset_check_keys)
         # Keys of two dimensions are of a class of their own, which is none of the core's business.
         self.outcomes = Outcomes(pipeline, ["".join(key) for key in context.partition_keys])
         self.passed_over: list[str] = []
@@ -94,16 +94,15 @@ class Load:
             raise self._cut_short(busy) from busy
         except EtlError as error:
             raise self._cut_short(error) from error
+        except OSError as error:
+            named = OperationalError(f"{error}. Check the path and its permissions; what is committed stays")
+            raise self._cut_short(named) from error
         except BaseException:  # Dagster's terminate is one
             self._materialise()
             raise
         if self.outcomes.refused:
             self._materialise()
             raise self._refusals()
-        if self.passed_over:
-            # A result would turn all partitions of the run green, those without a delivery too.
-            self._materialise()
-            return
         yield from self._results()
 
     def _look_ahead(self) -> None:
@@ -133,30 +132,61 @@ class Load:
             self.context.log.info(f"{place}: {outcome.batch} {outcome.message}{f' ({counts})' if counts else ''}")
         # A refusal that is not remembered says nothing about the delivery: it is not there, or it is not its turn.
         # What is said of a delivery of several batches is said once.
-        if self.checked and outcome.final and (outcome.error is None or outcome.attempts):
+        derived = isinstance(self.pipeline, DerivedTable)
+        if not derived and outcome.final and (outcome.error is None or outcome.attempts):
             # Logged, not yielded: only so does each partition get its own evaluation, and no other one.
             self.context.log_event(_evaluation(self.pipeline, outcome))
 
     def _results(self) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]
+        """Report what is committed: as results for one partition, and as events of their own for several.
+
+        Of several partitions Dagster takes one data version for all, and turns all of them green.
+        """
         shown = self._shown()
-        for asset in self.assets:
-            of_asset = [one for one in shown if one.asset == asset]
-            for one in of_asset:
-                self.context.add_asset_metadata(one.metadata, asset_key=asset, partition_key=one.scope)
-            # Dagster takes one data version for all partitions of a run.
-            version = dg.DataVersion(of_asset[0].version) if len(of_asset) == 1 else None
-            yield dg.MaterializeResult(asset, data_version=version)
+        if len(shown) == len(self.assets) and len(self.context.partition_keys) == 1:
+            for one in shown:
+                self.context.add_asset_metadata(one.metadata, asset_key=one.asset, partition_key=one.scope)
+                yield dg.MaterializeResult(one.asset, data_version=dg.DataVersion(one.version))
+            return
+        nodes = [node.name for node in self.context.op_execution_context.job_def.nodes]
+        whole = len(shown) == len(self.assets) * len(self.context.partition_keys)
+        if whole and nodes != [op_name(self.pipeline)]:
+            # Other steps of the run wait for results. The events that these make are followed by the right ones.
+            for asset in self.assets:
+                yield dg.MaterializeResult(asset)
+        self._report(shown)
 
     def _materialise(self) -> None:
         """Report what is committed, where the op yields no results."""
-        for one in self._shown():
-            tags = {"dagster/data_version": one.version} | partition_tags(self.pipeline.partitions, one.scope)
+        self._report(self._shown())
+
+    def _report(self, shown: list[Shown]) -> None:
+        for one in shown:
+            tags = event_tags(self.pipeline, one.scope, one.version, self.pipeline.transform_version)
             self.context.log_event(
                 dg.AssetMaterialization(one.asset, partition=one.scope, metadata=one.metadata, tags=tags)
             )
 
     def _shown(self) -> list[Shown]:
-        return list(self.outcomes.shown(self.assets, count_rows(self.engine.sink, self.pipeline)))
+        """What there is to show. A warehouse that cannot be read any more takes away counts, not what was committed."""
+        scopes = list(self.outcomes.scopes)
+        try:
+            rows = count_rows(self.engine.sink, self.pipeline)
+            versions = data_versions(self.engine.sink, self.pipeline, scopes) if self.table in self.assets else {}
+            waiting = open_scopes(self.pipeline, survey(self.rooms, self.pipeline)) if self._counts_all else set()
+        except (EtlError, OSError) as error:
+            self.context.log.warning(f"what was committed is shown without counts: {error}")
+            rows, versions, waiting = None, {}, set()
+        shown = list(self.outcomes.shown(self.assets, rows, versions))
+        left = sorted({one.scope for one in shown if one.asset == self.table} & waiting)
+        if left:
+            self.context.log.warning(f"not shown as loaded, since other deliveries of theirs wait: {', '.join(left)}")
+        return [one for one in shown if one.asset != self.table or one.scope not in waiting]
+
+    @property
+    def _counts_all(self) -> bool:
+        """Whether a partition is loaded only with all of its deliveries."""
+        return in_order(self.pipeline) and self.table in self.assets
 
     def _refusals(self) -> dg.Failure:
         refused = [(o.scope, o.error) for o in self.outcomes.refused if o.error]
@@ -189,6 +219,12 @@ class Load:
     def _done(self) -> str:
         done = self.outcomes.done
         return f"; the other {len(done)} are {'committed' if self.table in self.assets else 'frozen'}" if done else ""
+
+
+def event_tags(pipeline: Pipeline, scope: str, version: str, transform_version: int) -> dict[str, str]:
+    """What Dagster reads from the event of a partition: its data version, that of its logic, and its dimensions."""
+    versions = {DATA_VERSION_TAG: version, CODE_VERSION_TAG: str(transform_version)}
+    return versions | partition_tags(pipeline.partitions, scope)
 
 
 def _evaluation(pipeline: Pipeline, outcome: Outcome) -> dg.AssetCheckEvaluation:

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from etl_assets.contract import ChangeLogTable, Pipeline, WatermarkTable
+from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, WatermarkTable
 from etl_assets.contract.columns import Column
 from etl_assets.model import Batch, Changes, Extract, ExtractColumn, Receipt
 from etl_assets.orchestration.counting import TableRows
@@ -46,11 +46,13 @@ def column_schema(pipeline: Pipeline, added: Iterable[ExtractColumn] = ()) -> dg
 
 def _table_column(pipeline: Pipeline, column: Column) -> dg.TableColumn:
     marks = [f"unit: {column.unit}"] if column.unit else []
-    marks += ["key"] if column.name in pipeline.key else []
+    in_partition = isinstance(pipeline, DerivedTable) or getattr(pipeline, "key_unique_in", "table") == "partition"
+    marks += [f"key{', unique in its partition' if in_partition else ''}"] if column.name in pipeline.key else []
     marks += ["optional in deliveries"] if column.optional else []
     kind = f"decimal({column.precision},{column.scale})" if column.type == "decimal" else column.type
     required = column.name in pipeline.required_columns
-    constraints = dg.TableColumnConstraints(nullable=not required, unique=pipeline.key == (column.name,), other=marks)
+    unique = pipeline.key == (column.name,) and not in_partition
+    constraints = dg.TableColumnConstraints(nullable=not required, unique=unique, other=marks)
     return dg.TableColumn(column.name, kind, column.description, constraints)
 
 
@@ -87,8 +89,10 @@ def committed_extract_metadata(batch: Batch) -> Metadata:
     }
 
 
-def table_metadata(pipeline: Pipeline, receipt: Receipt, rows: TableRows, extract: Extract | None = None) -> Metadata:
-    """What the commit did, by its receipt; ``rows`` are those that the table has by now.
+def table_metadata(
+    pipeline: Pipeline, receipt: Receipt, rows: TableRows | None, extract: Extract | None = None
+) -> Metadata:
+    """What the commit did, by its receipt; ``rows`` are those that the table has by now, if they can be counted.
 
     ``extract`` is what was published, where it is at hand: of a derived table it tells what was computed.
     """
@@ -115,10 +119,11 @@ def table_metadata(pipeline: Pipeline, receipt: Receipt, rows: TableRows, extrac
         metadata["changes"] = dg.MetadataValue.md(changes)
     metadata |= {name: counts[name] for name in COUNTS[pipeline.operation]}
     metadata["source_rows"] = batch.counts.source
-    if rows.by_scope is not None:
+    if rows is not None and rows.by_scope is not None:
         metadata["dagster/partition_row_count"] = rows.by_scope.get(batch.scope, 0)
+    if rows is not None:
+        metadata["dagster/row_count"] = rows.total
     metadata |= {
-        "dagster/row_count": rows.total,
         "committed_at": batch.committed_at,
         "ledger_entry": batch.id,
         "transform_version": batch.transform_version,

@@ -1,19 +1,31 @@
-"""What a pipeline's assets, op, job, sensor and schedule are called in Dagster, and the tags of the runs asked for."""
+"""What a pipeline's assets, op, job and schedule are called in Dagster, and the tags of the runs asked for."""
+
+import hashlib
 
 import dagster as dg
 
 from etl_assets.contract import DerivedTable, Pipeline, Table
+from etl_assets.loading import Status
+from etl_assets.model import batch_id
 
 ACCEPTED = "delivery_accepted"
 
-#: The asset of all messages, its job, and its one slot: order needs a single relay.
-OUTBOX = dg.AssetKey("outbox")
-RELAY_JOB = "relay_outbox"
+#: The one slot of a relay: order needs a single one.
 OUTBOX_POOL = "outbox"
 
-#: Tags of a run that the sensor or the schedule asked for: for which pipeline, and for which deliveries, a line each.
+#: What a call of ``build_defs`` makes once, whatever its pipelines; see :func:`shared`.
+OUTBOX, RELAY_JOB, WAITING_SENSOR, FAILED_RUNS = "outbox", "relay_outbox", "outbox_waiting", "failed_runs"
+DELIVERIES, CHECKS_JOB, RECONCILE_JOB = "deliveries", "check_ledger", "reconcile_with_ledger"
+CHECK_SCHEDULE, RECONCILE_SCHEDULE = "check_ledger_daily", "reconcile_hourly"
+
+#: Tags of a run that the sensor or a schedule asked for: for which pipeline, and for which deliveries, a line each.
 PIPELINE_TAG = "etl/pipeline"
 DELIVERIES_TAG = "etl/deliveries"
+
+
+def shared(name: str | None, what: str) -> str:
+    """The name of what is made once, by the ``name`` that tells several calls of ``build_defs`` in one project apart."""
+    return f"{name}_{what}" if name else what
 
 
 def landing_key(pipeline: Table) -> dg.AssetKey:
@@ -38,11 +50,6 @@ def made_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
     return [table_key(pipeline)] if isinstance(pipeline, DerivedTable) else [extract_key(pipeline), table_key(pipeline)]
 
 
-def checked_key(pipeline: Pipeline) -> dg.AssetKey:
-    """The asset that the ledger's checks hang on: the landing where there is one."""
-    return table_key(pipeline) if isinstance(pipeline, DerivedTable) else landing_key(pipeline)
-
-
 def op_name(pipeline: Pipeline) -> str:
     return f"load_{pipeline.name}"
 
@@ -51,19 +58,24 @@ def job_name(pipeline: Pipeline) -> str:
     return f"{pipeline.name}_job"
 
 
-def sensor_name(pipeline: Pipeline) -> str:
-    return f"{pipeline.name}_{'stale' if isinstance(pipeline, DerivedTable) else 'deliveries'}"
-
-
 def schedule_name(pipeline: Pipeline) -> str:
     return f"{pipeline.name}_catch_up"
 
 
-def waiting_for(pipeline: Pipeline) -> str:
-    """What makes a run ask for a partition, in words."""
-    if isinstance(pipeline, DerivedTable):
-        return "upstream has a batch in the ledger that they were not computed of"
-    return "newest delivery is not in the ledger"
+def label(pipeline: Pipeline, status: Status) -> str:
+    """The delivery that a request is for, and the logic that is to load it, as ``scope/name#revision@version``.
+
+    Escaped as in a batch's id: no two deliveries share a label, and none breaks a line.
+    """
+    version = pipeline.transform_version
+    whole = batch_id(pipeline.name, status.scope, status.name, status.revision, version)
+    return whole.partition("/")[2]
+
+
+def label_with_stamp(pipeline: Pipeline, status: Status) -> str:
+    """The label of a delivery and, behind a blank, what tells that its file was written again since."""
+    stamp = status.arrival.stamp if status.arrival else ""
+    return f"{label(pipeline, status)} {hashlib.sha256(stamp.encode()).hexdigest()[:8]}"
 
 
 def in_order(pipeline: Pipeline) -> bool:

@@ -17,7 +17,6 @@ from etl_assets.contract import Pipeline
 from etl_assets.orchestration.build import build_defs
 from etl_assets.orchestration.inflight import RANGE_END_TAG, RANGE_START_TAG
 from etl_assets.orchestration.names import job_name
-from etl_assets.orchestration.resources import Rooms
 from etl_assets.testing import Workbench
 
 
@@ -27,8 +26,6 @@ class DagsterWorkbench(Workbench):
     def __init__(self, root: Path, held: contextlib.ExitStack) -> None:
         super().__init__(root)
         self._held = held
-        places = self.settings
-        self.rooms = Rooms(landing=places.landing, staged=places.staged, warehouse=places.warehouse)
 
     @functools.cached_property
     def instance(self) -> dg.DagsterInstance:
@@ -39,7 +36,7 @@ class DagsterWorkbench(Workbench):
 
     def definitions(self, pipeline: Pipeline) -> dg.Definitions:
         """Assets, job, sensor, schedule and checks of a pipeline, on this workbench's places."""
-        return build_defs([pipeline], self.rooms)
+        return build_defs([pipeline], self.settings)
 
     def materialize(self, pipeline: Pipeline, first: str, last: str | None = None) -> dg.ExecuteInProcessResult:
         """Run the pipeline's job for one partition, or for all from ``first`` to ``last``.

@@ -8,11 +8,11 @@ import dagster as dg
 from etl_assets.contract import Pipeline
 from etl_assets.errors import EtlError, RelayAtWork, RelayUnavailable
 from etl_assets.orchestration.inflight import is_running
-from etl_assets.orchestration.jobs import AssetJob
+from etl_assets.orchestration.jobs import EXECUTOR, AssetJob
 from etl_assets.orchestration.metadata import Metadata, markdown_table
-from etl_assets.orchestration.names import OUTBOX, OUTBOX_POOL, RELAY_JOB, table_key
-from etl_assets.orchestration.resources import Rooms
+from etl_assets.orchestration.names import OUTBOX, OUTBOX_POOL, RELAY_JOB, WAITING_SENSOR, shared, table_key
 from etl_assets.outbox import Attempt, deliver, open_relay
+from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
 
 INTERVAL_SECONDS = 30
@@ -20,11 +20,17 @@ INTERVAL_SECONDS = 30
 LISTED = 50
 
 
-def outbox_asset(pipelines: Sequence[Pipeline]) -> dg.AssetsDefinition:
+def outbox_key(name: str | None) -> dg.AssetKey:
+    """The asset of all messages of a warehouse."""
+    return dg.AssetKey(shared(name, OUTBOX))
+
+
+def outbox_asset(pipelines: Sequence[Pipeline], rooms: Settings, name: str | None) -> dg.AssetsDefinition:
     """What was sent to others of the tables that have notifications."""
+    key = outbox_key(name)
 
     @dg.asset(
-        key=OUTBOX,
+        key=key,
         deps=[table_key(p) for p in pipelines if p.notifications],
         group_name="outbox",
         kinds={"sqlite"},
@@ -32,7 +38,7 @@ def outbox_asset(pipelines: Sequence[Pipeline]) -> dg.AssetsDefinition:
         description="Messages that publishing wrote, delivered: each topic in its order, each message under its idempotency "
         "key. What is not taken is tried again later, and parked for a person after the last attempt.",
     )
-    def outbox(context: dg.AssetExecutionContext, rooms: Rooms) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def outbox(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
         sink, attempts = open_sink(rooms.warehouse), []
         try:
             for attempt in _deliver(sink, rooms):
@@ -42,47 +48,50 @@ def outbox_asset(pipelines: Sequence[Pipeline]) -> dg.AssetsDefinition:
         except RelayAtWork as error:
             return dg.MaterializeResult(metadata=_shown(sink, attempts) | {"note": str(error)})
         except EtlError as error:
-            context.log_event(dg.AssetMaterialization(OUTBOX, metadata=_shown(sink, attempts)))
+            context.log_event(dg.AssetMaterialization(key, metadata=_shown(sink, attempts)))
             raise dg.Failure(f"{error.kind}: {error}", allow_retries=False) from error
         parked = [a for a in attempts if a.status == "parked"]
         if parked:
-            context.log_event(dg.AssetMaterialization(OUTBOX, metadata=_shown(sink, attempts)))
+            context.log_event(dg.AssetMaterialization(key, metadata=_shown(sink, attempts)))
             raise _failure(parked)
         return dg.MaterializeResult(metadata=_shown(sink, attempts))
 
     return outbox
 
 
-def relay_job() -> AssetJob:
+def relay_job(name: str | None) -> AssetJob:
     """Deliver what is due."""
     return dg.define_asset_job(
-        RELAY_JOB, selection=dg.AssetSelection.assets(OUTBOX), description="Deliver the messages that are due."
+        shared(name, RELAY_JOB),
+        selection=dg.AssetSelection.assets(outbox_key(name)),
+        executor_def=EXECUTOR,
+        description="Deliver the messages that are due.",
     )
 
 
-def waiting_sensor(job: AssetJob) -> dg.SensorDefinition:
+def waiting_sensor(job: AssetJob, rooms: Settings, name: str | None) -> dg.SensorDefinition:
     """Asks for a run when a message's turn has come. No run key: what is due is due until it is sent or parked."""
 
     @dg.sensor(
-        name="outbox_waiting",
+        name=shared(name, WAITING_SENSOR),
         job=job,
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Asks for a run of the relay when messages are due and none is in flight.",
     )
-    def outbox_waiting(context: dg.SensorEvaluationContext, rooms: Rooms) -> dg.SensorResult | dg.SkipReason:
-        said = _reason_to_wait(context.instance, rooms)
+    def outbox_waiting(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        said = _reason_to_wait(context.instance, rooms, outbox_key(name), job.name)
         return dg.SkipReason(said) if said else dg.SensorResult(run_requests=[dg.RunRequest()])
 
     return outbox_waiting
 
 
-def _reason_to_wait(instance: dg.DagsterInstance, rooms: Rooms) -> str | None:
+def _reason_to_wait(instance: dg.DagsterInstance, rooms: Settings, outbox: dg.AssetKey, job: str) -> str | None:
     sink = open_sink(rooms.warehouse)
     open_messages = _open(sink)
     if not sink.due(limit=1):
         return f"nothing is due: {open_messages}"
-    if is_running(instance, OUTBOX, RELAY_JOB):
+    if is_running(instance, outbox, job):
         return f"a run is in flight: {open_messages}"
     try:
         open_relay(rooms.relay).close()
@@ -91,7 +100,7 @@ def _reason_to_wait(instance: dg.DagsterInstance, rooms: Rooms) -> str | None:
     return None
 
 
-def _deliver(sink: Sink, rooms: Rooms) -> Iterator[Attempt]:
+def _deliver(sink: Sink, rooms: Settings) -> Iterator[Attempt]:
     with closing(open_relay(rooms.relay)) as relay:
         yield from deliver(sink, relay)
 

@@ -1,49 +1,46 @@
 """Which partitions to ask for: landing minus ledger minus what is in flight, in bounded requests, and said in words.
 
-The truth is derived anew each time. Nothing depends on a cursor or on run keys that were used, so nothing is lost
-when they are.
+The truth is derived each time. Nothing depends on a cursor or on run keys that were used, so nothing is lost when they are.
+
+What counts against a delivery are its refusals in the ledger. A run that ended without a commit, for whichever reason, counts
+against nothing: its deliveries are asked for again, after a pause that grows up to an hour.
 
 Partitions that are replaced are asked for side by side. Logs and snapshots are asked for in their order, one run of a pipeline
 at a time: what comes next waits until it has ended. Shards of a log each have their own order, and do not wait for each other.
 """
 
+import datetime as dt
 import hashlib
 import itertools
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import dagster as dg
 
 from etl_assets.contract import Pipeline, ShardedPartitions
 from etl_assets.contract.partitions import shard_of, shards_of
 from etl_assets.landing import settling
-from etl_assets.loading import Status, Survey, survey
-from etl_assets.orchestration.inflight import (
-    RANGE_END_TAG,
-    RANGE_START_TAG,
-    count_requests,
-    partitions_requested,
-    partitions_running,
-)
-from etl_assets.orchestration.names import DELIVERIES_TAG, PIPELINE_TAG, in_order
-from etl_assets.orchestration.resources import Rooms
+from etl_assets.loading import Status
+from etl_assets.orchestration.findings import Findings
+from etl_assets.orchestration.inflight import RANGE_END_TAG, RANGE_START_TAG, Flight, Records, Tried
+from etl_assets.orchestration.names import DELIVERIES_TAG, PIPELINE_TAG, in_order, job_name, label, label_with_stamp
+from etl_assets.orchestration.wording import listed, spans, with_reasons
 
 #: A file that was written less than this ago may still be growing.
 SETTLE_SECONDS = 5.0
-#: Runs asked for at one tick; the next tick asks for more.
+#: Runs of a pipeline (or of a log's shard) asked for at one tick; the next tick asks for more.
 REQUESTS_PER_TICK = 10
-#: Deliveries of one kind that a message names; the rest are counted.
-NAMED = 5
+#: After a first run without a commit the next tick asks again; then the pause is this long, and doubles up to the longest.
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 30.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Runs to ask for, and what there is to say about all the rest."""
+    """Runs to ask for, and what there is to say about all the rest; nothing where all is committed."""
 
     requests: list[dg.RunRequest]
     message: str
+    idle: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,55 +50,42 @@ class _Sorted:
     wanted: list[Status]
     held: list[tuple[Status, str]]
     in_flight: list[Status]
-    exhausted: list[Status]
 
 
-def plan_requests(
-    pipeline: Pipeline,
-    rooms: Rooms,
-    instance: dg.DagsterInstance,
-    asset_graph: Any,
-) -> Plan:
-    """Plan the runs for what has arrived. Raises :class:`~etl_assets.errors.LandingUnreachable`, which fails the tick."""
-    found = survey(rooms.settings, pipeline)
+def plan_requests(pipeline: Pipeline, findings: Findings, records: Records) -> Plan:
+    """Plan the runs for what waits."""
+    if not findings.waiting:
+        message, idle = _describe(pipeline, findings, _Sorted([], [], []), [], {})
+        return Plan([], message, idle)
     keys = pipeline.partitions.keys()
-    waiting = found.waiting(attempts=pipeline.attempts)
-    ended: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    flying: set[str] = set()
-    if waiting:
-        ended, failed = count_requests(instance, pipeline)
-        flying = partitions_running(instance, pipeline, keys) | partitions_requested(instance, pipeline, asset_graph)
-    by_need = _sort(pipeline, waiting, flying, failed)
+    flying, tried = records.in_flight(pipeline, keys), records.tried(pipeline)
+    by_need = _sort(pipeline, findings.waiting, flying, tried)
     asked = []
     for shard in shards_of(pipeline.partitions):
         wanted = [s for s in by_need.wanted if _shard(pipeline, s.scope) == shard]
         own = [key for key in keys if _shard(pipeline, key) == shard]
-        asked += list(_groups(pipeline, own, wanted, failed))[: 1 if in_order(pipeline) else REQUESTS_PER_TICK]
-    requests = [_request(pipeline, group, ended) for group in asked]
-    return Plan(requests, _describe(pipeline, found, by_need, [s for group in asked for s in group]))
-
-
-def label(pipeline: Pipeline, status: Status) -> str:
-    """The delivery that a request is for, and the logic that is to load it."""
-    return f"{status.scope}/{status.name}#{status.revision}@{pipeline.transform_version}"
+        asked += list(_groups(pipeline, own, wanted, tried))[: 1 if in_order(pipeline) else REQUESTS_PER_TICK]
+    requests = [_request(pipeline, group, tried) for group in asked]
+    message, _ = _describe(pipeline, findings, by_need, [s for group in asked for s in group], flying)
+    return Plan(requests, message, idle=False)
 
 
 def _shard(pipeline: Pipeline, scope: str) -> str:
     return shard_of(pipeline.partitions, scope)
 
 
-def _sort(pipeline: Pipeline, waiting: Iterable[Status], flying: set[str], failed: Counter[str]) -> _Sorted:
-    by_need = _Sorted([], [], [], [])
+def _sort(
+    pipeline: Pipeline, waiting: Iterable[Status], flying: Mapping[str, Flight], tried: Mapping[str, Tried]
+) -> _Sorted:
+    by_need = _Sorted([], [], [])
     after: dict[str, str] = {}
     busy = {_shard(pipeline, scope) for scope in flying} if in_order(pipeline) else set()
     for status in waiting:
         shard = _shard(pipeline, status.scope)
         still = settling(status.arrival, SETTLE_SECONDS) if status.arrival else None
+        still = still or _pause(tried.get(label_with_stamp(pipeline, status), Tried()))
         if status.scope in flying or shard in busy:
             by_need.in_flight.append(status)
-        elif failed[label(pipeline, status)] >= pipeline.attempts:
-            by_need.exhausted.append(status)
         elif status.waits:
             by_need.held.append((status, status.reason.removeprefix("waits for ")))
         elif still:
@@ -114,9 +98,20 @@ def _sort(pipeline: Pipeline, waiting: Iterable[Status], flying: set[str], faile
     return by_need
 
 
+def _pause(tried: Tried) -> str | None:
+    """Why a delivery is not asked for yet: its last run ended without a commit a short while ago."""
+    if tried.failed < 2:
+        return None
+    pause = min(PAUSE_SECONDS * 2 ** min(tried.failed - 2, 16), LONGEST_PAUSE_SECONDS)
+    due = tried.last + dt.timedelta(seconds=pause)
+    if dt.datetime.now(dt.UTC) >= due:
+        return None
+    return f"tried {tried.failed} times without a commit, see its runs; next after {due:%H:%M:%S} UTC"
+
+
 def _groups(
-    pipeline: Pipeline, keys: Sequence[str], wanted: Iterable[Status], failed: Counter[str]
-) -> Iterable[list[Status]]:
+    pipeline: Pipeline, keys: Sequence[str], wanted: Iterable[Status], tried: Mapping[str, Tried]
+) -> Iterator[list[Status]]:
     """Runs of contiguous partitions. A delivery whose run has failed goes alone: it may have ended the run of others."""
     place = {key: i for i, key in enumerate(keys)}
     ordered = sorted(wanted, key=lambda s: place[s.scope])
@@ -124,7 +119,7 @@ def _groups(
     last = alone = None
     for scope, statuses in itertools.groupby(ordered, key=lambda s: s.scope):
         deliveries = list(statuses)
-        once_failed = any(failed[label(pipeline, status)] for status in deliveries)
+        once_failed = any(tried.get(label_with_stamp(pipeline, status), Tried()).failed for status in deliveries)
         follows = last is not None and place[scope] == place[last] + 1
         full = len({s.scope for s in group}) == pipeline.max_partitions_per_run
         if group and (once_failed or alone or not follows or full):
@@ -136,81 +131,53 @@ def _groups(
         yield group
 
 
-def _request(pipeline: Pipeline, group: Sequence[Status], ended: Counter[str]) -> dg.RunRequest:
+def _request(pipeline: Pipeline, group: Sequence[Status], tried: Mapping[str, Tried]) -> dg.RunRequest:
     labels = [label(pipeline, status) for status in group]
     # Dagster never launches a run key twice, even after a failure: the attempt makes it another one.
-    attempt = max(ended[one] for one in labels) + 1
-    tags = {PIPELINE_TAG: pipeline.name, DELIVERIES_TAG: "\n".join(labels)}
+    attempt = max(tried.get(one, Tried()).times for one in labels) + 1
+    lines = "\n".join(label_with_stamp(pipeline, status) for status in group)
+    tags = {PIPELINE_TAG: pipeline.name, DELIVERIES_TAG: lines}
     sharded = isinstance(pipeline.partitions, ShardedPartitions)
+    first, last, job = group[0].scope, group[-1].scope, job_name(pipeline)
     if len(group) == 1 and not sharded:
         run_key = f"{pipeline.name}/{labels[0]} attempt {attempt}"
-        return dg.RunRequest(run_key=run_key, partition_key=group[0].scope, tags=tags)
-    first, last = group[0].scope, group[-1].scope
+        return dg.RunRequest(run_key=run_key, partition_key=first, tags=tags, job_name=job)
     deliveries = hashlib.sha256("\n".join(labels).encode()).hexdigest()[:16]
     run_key = f"{pipeline.name}/{first}..{last} deliveries {deliveries} attempt {attempt}"
     # Of two dimensions even one partition goes as a range: for its key Dagster makes tags that it then warns of.
     if first == last and not sharded:
-        return dg.RunRequest(run_key=run_key, partition_key=first, tags=tags)
-    return dg.RunRequest(run_key=run_key, tags={**tags, RANGE_START_TAG: first, RANGE_END_TAG: last})
+        return dg.RunRequest(run_key=run_key, partition_key=first, tags=tags, job_name=job)
+    tags |= {RANGE_START_TAG: first, RANGE_END_TAG: last}
+    return dg.RunRequest(run_key=run_key, tags=tags, job_name=job)
 
 
-# ------------------------------------------------------------------ in words
-
-
-def spans(pipeline: Pipeline, scopes: Iterable[str]) -> str:
-    """Partition keys in their order, contiguous ones as ``first..last``; of a log with shards, one shard after the other."""
-    every, shards = pipeline.partitions.keys(), shards_of(pipeline.partitions)
-    place = {key: i for i, key in enumerate(sorted(every, key=lambda key: shards.index(_shard(pipeline, key))))}
-    known = sorted({s for s in scopes if s in place}, key=place.__getitem__)
-    parts = []
-    for _, run in itertools.groupby(
-        enumerate(known), key=lambda pair: (place[pair[1]] - pair[0], _shard(pipeline, pair[1]))
-    ):
-        keys = [key for _, key in run]
-        parts.append(keys[0] if len(keys) == 1 else f"{keys[0]}..{keys[-1]}")
-    return ", ".join(parts)
-
-
-def missing(pipeline: Pipeline, found: Survey) -> str:
-    """Partitions without a delivery. Of logs and snapshots none is missed: the next ones say what happened, or show a gap."""
-    return "" if in_order(pipeline) else spans(pipeline, found.missing)
-
-
-def _describe(pipeline: Pipeline, found: Survey, by_need: _Sorted, asked: Sequence[Status]) -> str:
-    """What was asked for and what was not, and why; the states that a person looks for first come first."""
+def _describe(
+    pipeline: Pipeline,
+    findings: Findings,
+    by_need: _Sorted,
+    asked: Sequence[Status],
+    flying: Mapping[str, Flight],
+) -> tuple[str, bool]:
+    """What was asked for and what was not, and why, the states that a person looks for first; and whether that is nothing."""
     later = len({s.scope for s in by_need.wanted} - {s.scope for s in asked})
-    attention = [(s, s.reason) for s in found.statuses if s.newest and s.state == "needs attention"]
-    tired = f"asked for {pipeline.attempts} times without a commit; look at its runs, then launch the partition"
-    attention += [(s, tired) for s in by_need.exhausted]
     flight = "in flight, or waiting for the run in flight to end" if in_order(pipeline) else "in flight"
+    long = {flight.id: flight for flight in flying.values() if by_need.in_flight and flight.is_long}
     parts = [
         f"asked for {spans(pipeline, (s.scope for s in asked))}" if asked else "",
         f"{later} more partitions at the next ticks" if later else "",
-        _listed("needs attention", attention),
-        _listed("waits", by_need.held),
+        listed("needs attention", with_reasons(findings.attention)),
+        ". ".join(flight.advice for flight in long.values()),
+        listed("waits", by_need.held),
         f"{flight}: {spans(pipeline, (s.scope for s in by_need.in_flight))}" if by_need.in_flight else "",
-        _listed("still arriving", [(s, s.reason) for s in found.statuses if s.state == "still arriving"]),
-        _listed("unknown partition", [(s, s.reason) for s in found.statuses if s.state == "unknown partition"]),
-        f"no delivery for {missing(pipeline, found)}" if missing(pipeline, found) else "",
+        listed("still arriving", with_reasons(findings.arriving)),
+        listed("unknown partition", with_reasons(findings.unknown)),
+        f"no delivery for {findings.missing}" if findings.missing else "",
     ]
     said = [part for part in parts if part]
+    idle = not said
     if not asked:
-        committed = sum(s.state == "committed" for s in found.statuses)
         what = (
             "deliveries are committed" if in_order(pipeline) else "partitions are committed with their newest delivery"
         )
-        said.insert(0, f"nothing to ask for: {committed:,} {what}")
-    return ". ".join(said)
-
-
-def _listed(what: str, which: Sequence[tuple[Status, str]]) -> str:
-    if not which:
-        return ""
-    shown = [f"{s.scope}/{s.name}#{s.revision} ({_brief(reason)})" for s, reason in which[:NAMED]]
-    more = f" and {len(which) - NAMED:,} more" if len(which) > NAMED else ""
-    return f"{what}: {', '.join(shown)}{more}"
-
-
-def _brief(reason: str) -> str:
-    line = reason.splitlines()[0]
-    return line if len(line) <= 240 else f"{line[:240]}…"
+        said.insert(0, f"nothing to ask for: {findings.committed:,} {what}")
+    return ". ".join(said), idle

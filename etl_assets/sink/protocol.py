@@ -93,6 +93,9 @@ class Sink(Protocol):
     def deliveries(self, pipeline: str, scopes: Sequence[str] | None = None) -> list[RecordedDelivery]:
         """Every delivery that was read, of all scopes or of some, oldest revision first."""
 
+    def marks(self) -> Mapping[str, str]:
+        """For each pipeline a text that changes whenever its ledger, or what is recorded of its deliveries, does."""
+
     def differing(self, pipeline: Pipeline, scopes: Sequence[str]) -> set[str]:
         """Of these scopes, those whose rows are not the ones that the ledger committed, by their number."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from etl_assets.errors import TransformFailed
+from etl_assets.errors import ShrunkDelivery, TransformFailed
+from etl_assets.model import Refusal
 from etl_assets_tests.world import World, orders
 
 DAYS = [f"2024-01-{d:02}" for d in range(1, 11)]
@@ -42,18 +43,38 @@ def test_a_delivery_with_an_old_time_is_waiting_as_any_other(world: World) -> No
     assert waiting(world, 3) == [(DAYS[0], "1.csv")]
 
 
-def test_a_refused_delivery_is_asked_for_a_bounded_number_of_times_and_then_needs_attention(world: World) -> None:
+def test_a_broken_delivery_is_asked_for_once_and_then_needs_attention(world: World) -> None:
     world.deliver(DAYS[0], BROKEN)
-    for attempt in (1, 2, 3):
-        assert waiting(world, 3) == [(DAYS[0], "1.csv")]
-        (outcome,) = world.load(DAYS[0])
-        assert outcome.attempts == attempt
+    assert waiting(world, 3) == [(DAYS[0], "1.csv")]
+    (outcome,) = world.load(DAYS[0])
+    assert outcome.attempts == 1
     (status,) = world.survey().statuses
-    assert (status.state, status.attempts) == ("needs attention", 3)
-    assert status.reason.startswith("refused 3 times: ")
+    assert (status.state, status.attempts) == ("needs attention", 1)
+    assert status.reason.startswith("refused once: ")
     assert "line 2" in status.reason
     assert waiting(world, 3) == []
     assert waiting(world) == [(DAYS[0], "1.csv")]  # a person who asks for all that is pending still gets it
+
+
+def test_a_refusal_in_which_the_table_has_a_say_is_asked_for_again_a_few_times(world: World) -> None:
+    shrinks = orders(shrink_limit=0.5)
+    world.deliver(DAYS[0], "".join([content(DAYS[0]), *(f"{n},{DAYS[0]},fig,1\n" for n in range(100, 110))]))
+    world.load(DAYS[0], pipeline=shrinks)
+    world.deliver(DAYS[0], content(DAYS[0]), "2.csv")
+    for attempt in (1, 2, 3):
+        assert [s.name for s in world.survey(shrinks).waiting(3)] == ["2.csv"]
+        (outcome,) = world.load(DAYS[0], pipeline=shrinks)
+        assert (type(outcome.error), outcome.attempts) == (ShrunkDelivery, attempt)
+    assert world.survey(shrinks).waiting(3) == []
+    assert world.survey(shrinks).statuses[-1].reason.startswith("refused 3 times: ")
+
+
+def test_a_kind_of_refusal_that_is_not_known_is_asked_for_again() -> None:
+    assert [Refusal(kind, "", "", 1).needs_attention(3) for kind in ("ZeroBytes", "MovedKeys", "Elsewhere")] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_new_delivery_after_one_that_needs_attention_is_asked_for_at_once(world: World) -> None:
@@ -83,11 +104,11 @@ def test_a_refused_newest_delivery_is_not_skipped_in_favour_of_an_older_one(worl
     assert world.rows() == []
     assert [(s.name, s.state, s.newest) for s in world.survey().statuses] == [
         ("1.csv", "arrived", False),
-        ("2.csv", "refused", True),
+        ("2.csv", "needs attention", True),
     ]
     (named,) = world.load(DAYS[0], delivery="1.csv")  # a person may name the older one
     assert named.status == "committed"
-    assert waiting(world, 3) == [(DAYS[0], "2.csv")]
+    assert waiting(world) == [(DAYS[0], "2.csv")]
 
 
 def test_attempts_begin_anew_when_contract_or_logic_change(world: World) -> None:

@@ -18,6 +18,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture
 def desk(world: World, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """Files that were written just now are taken as settled; the test for settling says otherwise."""
+    """Files that were written just now are taken as settled, and what failed is asked for at once; two tests differ."""
     monkeypatch.setattr(requests, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(requests, "PAUSE_SECONDS", 0.0)
     return Desk(world, instance)

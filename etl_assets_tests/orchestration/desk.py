@@ -9,7 +9,7 @@ import dagster as dg
 from etl_assets.contract import Pipeline
 from etl_assets.orchestration import Rooms, build_defs
 from etl_assets.orchestration.inflight import RANGE_END_TAG, RANGE_START_TAG
-from etl_assets.orchestration.names import job_name, op_name, schedule_name, sensor_name
+from etl_assets.orchestration.names import DELIVERIES, job_name, op_name, schedule_name
 from etl_assets_tests.world import World
 
 
@@ -58,11 +58,9 @@ class Desk:
         return self.defs.resolve_job_def(name).execute_in_process(instance=self.instance, raise_on_error=False)
 
     def tick(self, cursor: str | None = None, sensor: str | None = None) -> dg.SensorResult | Any:
-        """One evaluation of the pipeline's sensor, or of another one."""
-        with dg.build_sensor_context(
-            instance=self.instance, cursor=cursor, definitions=self.defs, resources={"rooms": self.rooms}
-        ) as context:
-            return self.defs.resolve_sensor_def(sensor or sensor_name(self.pipeline)).evaluate_tick(context)
+        """One evaluation of the sensor on deliveries, or of another one."""
+        with dg.build_sensor_context(instance=self.instance, cursor=cursor, definitions=self.defs) as context:
+            return self.defs.resolve_sensor_def(sensor or DELIVERIES).evaluate_tick(context)
 
     def scheduled(self, home: Path) -> Any:
         """One evaluation of the schedule, which Dagster only makes with an instance that lies on disk."""
@@ -71,7 +69,6 @@ class Desk:
             dg.DagsterInstance.local_temp(str(home)) as instance,
             dg.build_schedule_context(
                 instance=instance,
-                resources={"rooms": self.rooms},
                 repository_def=self.defs.get_repository_def(),
             ) as context,
         ):

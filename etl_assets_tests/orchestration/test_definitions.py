@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 
 from etl_assets.definitions import defs as project
+from etl_assets.errors import ContractError
 from etl_assets.orchestration import Rooms, build_defs
 from etl_assets.pipelines.flights import flights
 from etl_assets.pipelines.frequencies import frequencies
@@ -66,10 +67,9 @@ def test_jobs_sensors_schedules_and_checks_have_their_names_and_are_stopped(defs
         "weather_job",
     ]
     assert sorted((s.name, s.default_status.value) for s in repository.sensor_defs) == [
+        ("deliveries", "STOPPED"),
         ("failed_runs", "STOPPED"),
-        ("flights_deliveries", "STOPPED"),
         ("outbox_waiting", "STOPPED"),
-        ("weather_deliveries", "STOPPED"),
     ]
     assert sorted((s.name, s.default_status.value) for s in repository.schedule_defs) == [
         ("check_ledger_daily", "STOPPED"),
@@ -81,27 +81,21 @@ def test_jobs_sensors_schedules_and_checks_have_their_names_and_are_stopped(defs
     assert sorted(
         (k.asset_key.to_user_string(), k.name) for k in checks if "flights" in k.asset_key.to_user_string()
     ) == [
+        ("flights", "ledger_matches_rows"),
+        ("flights", "newest_partition_loaded"),
+        ("flights", "nothing_waits"),
         ("flights_extract", "delivery_accepted"),
-        ("flights_landing", "ledger_matches_rows"),
-        ("flights_landing", "newest_partition_loaded"),
-        ("flights_landing", "nothing_waits"),
     ]
 
 
-@pytest.mark.parametrize("job", ["flights_job", "__ASSET_JOB", "reconcile_with_ledger", "relay_outbox"])
-def test_runs_execute_in_their_own_process_without_one_more_for_each_step(defs: dg.Definitions, job: str) -> None:
-    assert defs.resolve_job_def(job).executor_def.name == "in_process"
+@pytest.mark.parametrize("job", ["flights_job", "__ASSET_JOB", "check_ledger", "reconcile_with_ledger", "relay_outbox"])
+def test_runs_execute_in_their_own_process_without_one_more_for_each_step(job: str) -> None:
+    assert project.resolve_job_def(job).executor_def.name == "in_process"
 
 
-def test_backfills_run_as_many_partitions_at_a_time_as_the_contract_says(defs: dg.Definitions) -> None:
-    graph = defs.resolve_asset_graph()
-    for name in ("flights", "flights_extract"):
-        assert graph.get(dg.AssetKey(name)).backfill_policy == dg.BackfillPolicy.multi_run(30)
-
-
-def test_a_backfill_of_what_has_an_order_is_one_run() -> None:
-    graph = build_defs([frequencies, quakes]).resolve_asset_graph()
-    for name in ("frequencies", "frequencies_extract", "quakes", "quakes_extract"):
+def test_a_backfill_of_contiguous_partitions_is_one_run() -> None:
+    graph = project.resolve_asset_graph()
+    for name in ("flights", "flights_extract", "departures_by_day", "frequencies", "quakes_extract"):
         assert graph.get(dg.AssetKey(name)).backfill_policy == dg.BackfillPolicy.single_run()
 
 
@@ -124,12 +118,12 @@ def test_logs_and_snapshots_have_the_columns_and_the_checks_that_make_sense_for_
         == "snapshots are merged by the time of each row's last change"
     )
     assert sorted((k.asset_key.to_user_string(), k.name) for k in graph.asset_check_keys) == [
-        (f"{name}_{asset}", check)
+        (f"{name}{asset}", check)
         for name in ("frequencies", "quakes")
         for asset, check in (
-            ("extract", "delivery_accepted"),
-            ("landing", "ledger_matches_rows"),
-            ("landing", "nothing_waits"),
+            ("", "ledger_matches_rows"),
+            ("", "nothing_waits"),
+            ("_extract", "delivery_accepted"),
         )
     ]
 
@@ -153,3 +147,38 @@ def test_another_project_merges_the_definitions_with_its_own(world: World) -> No
     assert {"theirs", "outbox", "orders", "orders_extract", "orders_landing"} == {
         k.to_user_string() for k in merged.resolve_asset_graph().get_all_asset_keys()
     }
+
+
+def test_definitions_merge_beside_a_projects_own_executor_and_resources(world: World) -> None:
+    theirs = dg.Definitions(
+        executor=dg.multiprocess_executor, resources={"rooms": "theirs", "io_manager": dg.mem_io_manager}
+    )
+    merged = dg.Definitions.merge(theirs, build_defs([orders()], world.settings))
+    dg.Definitions.validate_loadable(merged)
+    for job in ("orders_job", "check_ledger", "reconcile_with_ledger", "relay_outbox"):
+        assert merged.resolve_job_def(job).executor_def.name == "in_process"
+    assert merged.resolve_job_def("__ASSET_JOB").executor_def.name == "multiprocess"
+
+
+def test_a_project_has_several_definitions_under_names_of_their_own(world: World) -> None:
+    elsewhere = Rooms(landing=str(world.landing), staged="elsewhere", warehouse="elsewhere.sqlite")
+    merged = dg.Definitions.merge(
+        build_defs([orders()], world.settings), build_defs([flights, weather], elsewhere, name="nyc")
+    )
+    dg.Definitions.validate_loadable(merged)
+    repository = merged.get_repository_def()
+    assert sorted(s.name for s in repository.sensor_defs) == sorted(
+        f"{name}{sensor}" for name in ("", "nyc_") for sensor in ("deliveries", "failed_runs", "outbox_waiting")
+    )
+    assert {"outbox", "nyc_outbox"} <= {k.to_user_string() for k in merged.resolve_asset_graph().get_all_asset_keys()}
+    for job in ("check_ledger", "nyc_check_ledger", "nyc_reconcile_with_ledger", "nyc_relay_outbox"):
+        assert merged.resolve_job_def(job).executor_def.name == "in_process"
+    with pytest.raises(ContractError, match="name: 'not a name'"):
+        build_defs([orders()], world.settings, name="not a name")
+
+
+def test_a_key_that_is_unique_in_its_partition_is_not_called_unique() -> None:
+    table = build_defs([orders(key_unique_in="partition", key=["id"])], Rooms("landing", "staged", "w.sqlite"))
+    columns = table.resolve_asset_graph().get(dg.AssetKey("orders")).metadata["dagster/column_schema"].columns
+    key = next(c for c in columns if c.name == "id").constraints
+    assert (key.unique, key.other) == (False, ["key, unique in its partition"])

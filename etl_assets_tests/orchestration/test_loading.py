@@ -239,6 +239,29 @@ def test_a_disk_that_is_full_halfway_leaves_committed_partitions_materialised(
     assert desk.status("orders") == {DAYS[0]: "MATERIALIZED", DAYS[1]: "FAILED", DAYS[2]: "FAILED"}
 
 
+def test_a_warehouse_that_breaks_in_mid_run_leaves_committed_days_green_in_our_words(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver_three(desk.world)
+    publish = SQLiteWarehouse.publish
+
+    def breaks(self, pipeline, claim, delivery, *rest):
+        if delivery.scope == DAYS[1]:
+            for file in desk.world.root.glob("warehouse.sqlite*"):
+                file.unlink()
+            (desk.world.root / "warehouse.sqlite").write_bytes(b"no database at all" * 100)
+        return publish(self, pipeline, claim, delivery, *rest)
+
+    monkeypatch.setattr(SQLiteWarehouse, "publish", breaks)
+    said = desk.failure(desk.launch(*DAYS))
+    assert said.startswith("WarehouseError: ")
+    assert said.endswith(f"Not tried any more: {DAYS[1]}, {DAYS[2]}; the other 1 are committed")
+    assert desk.status("orders") == {DAYS[0]: "MATERIALIZED", DAYS[1]: "FAILED", DAYS[2]: "FAILED"}
+    ((_, shown),) = desk.materializations("orders")
+    assert shown["batch"] == f"orders/{DAYS[0]}/1.csv#1@1"
+    assert "dagster/row_count" not in shown
+
+
 def test_a_terminated_run_keeps_what_it_committed_and_rolls_back_what_it_was_at(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ def asked(tick: dg.SensorResult) -> list[str]:
 
 def said(tick: dg.SensorResult) -> str:
     assert not tick.run_requests
-    return str(tick.skip_message)
+    return str(tick.skip_message).partition(": ")[2]
 
 
 # ------------------------------------------------------------------ what is asked for
@@ -209,6 +209,33 @@ def test_a_run_that_is_cut_off_within_a_partition_does_not_call_it_loaded(
         f"WarehouseError: the disk is full\nNot tried any more: {B}; the other 1 are committed"
     )
     assert log.status("prices") == {A: "MATERIALIZED", B: "FAILED"}
+
+
+def test_a_run_that_names_one_delivery_does_not_make_the_day_of_another_green(log: Desk) -> None:
+    log.world.deliver(A, EVENTS[A], "1.jsonl")
+    log.world.deliver(A, EVENTS[B], "2.jsonl")
+    result = log.launch(A, delivery="1.jsonl")
+    assert result.success
+    assert f"not shown as loaded, since other deliveries of theirs wait: {A}" in log.logged(result.run_id)
+    assert log.status("prices") == {}
+    assert log.job("reconcile_with_ledger").success
+    assert log.status("prices") == {}
+    assert log.launch(A).success
+    assert log.status("prices") == {A: "MATERIALIZED"}
+
+
+def test_a_day_with_a_gap_stays_failed_when_it_is_reconciled(log: Desk) -> None:
+    log.world.deliver(A, EVENTS[A], "1.jsonl")
+    log.world.deliver(A, EVENTS[C], "3.jsonl")
+    assert "UnexpectedCursor" in log.failure(log.launch(A))
+    assert [b.delivery for b in log.world.ledger()] == ["1.jsonl"]
+    result = log.job("reconcile_with_ledger")
+    assert result.success
+    assert "not shown as loaded, since deliveries of theirs wait or were refused" in log.logged(result.run_id)
+    assert log.status("prices") == {A: "FAILED"}
+    log.world.deliver(A, EVENTS[B], "2.jsonl")
+    assert all(r.success for r in log.carry_out(log.tick()))
+    assert log.status("prices") == {A: "MATERIALIZED"}
 
 
 def test_a_range_passes_over_days_without_a_delivery_and_leaves_them_as_they_are(log: Desk) -> None:

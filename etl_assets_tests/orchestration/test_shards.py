@@ -180,6 +180,7 @@ def test_reconciling_reports_shards_that_were_loaded_without_dagster_and_no_half
     assert len(log.materializations("prices")) == events == 2
     checked = log.job("check_ledger")
     assert {e.check_name: (e.passed, e.description) for e in checked.get_asset_check_evaluations()} == {
+        "delivery_accepted": (True, "No delivery that counts is refused"),
         "ledger_matches_rows": (True, "3 rows from 2 partitions"),
         "nothing_waits": (True, "All that has arrived is committed"),
     }

@@ -189,22 +189,19 @@ def test_two_identical_files_that_come_at_once_are_both_settled(kind: Kind, tmp_
 
 
 @every
-def test_a_refused_delivery_is_asked_for_a_bounded_number_of_times_then_shown_and_its_correction_loads(
-    kind: Kind, tmp_path: Path
-) -> None:
+def test_a_refused_delivery_is_asked_for_once_then_shown_and_its_correction_loads(kind: Kind, tmp_path: Path) -> None:
     world = kind.world(tmp_path)
     arrive(kind, world, 1)
     before = kept(world)
     world.deliver(kind.scope(2), "no such columns\n", kind.file(2))
     attempts = kind.pipeline.attempts
-    for attempt in range(1, attempts + 1):
-        assert [s.scope for s in world.survey().waiting(attempts)] == [kind.scope(2)]
-        outcome = world.load(kind.scope(2))[-1]
-        assert (outcome.status, outcome.attempts) == ("refused", attempt)
+    assert [s.scope for s in world.survey().waiting(attempts)] == [kind.scope(2)]
+    outcome = world.load(kind.scope(2))[-1]
+    assert (outcome.status, outcome.attempts) == ("refused", 1)
     assert world.survey().waiting(attempts) == []
     (status,) = (s for s in world.survey().statuses if s.state == "needs attention")
     assert (status.scope, status.name) == (kind.scope(2), kind.file(2))
-    assert status.reason.startswith(f"refused {attempts} times: ")
+    assert status.reason.startswith("refused once: ")
     assert kept(world) == before
     kind.deliver(world, 2)
     assert [s.state for s in world.survey().waiting(attempts)] == ["arrived"]

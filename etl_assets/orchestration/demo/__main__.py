@@ -20,8 +20,7 @@ from etl_assets.orchestration.demo.patience import Board, busy, wait_until
 from etl_assets.orchestration.demo.plan import ACCIDENT, DERIVED, PARTS, Part
 from etl_assets.orchestration.demo.receiver import Receiver, receiving
 from etl_assets.orchestration.demo.telling import tell
-from etl_assets.orchestration.jobs import CHECKS_JOB
-from etl_assets.orchestration.names import in_order, job_name, sensor_name
+from etl_assets.orchestration.names import CHECKS_JOB, DELIVERIES, in_order, job_name
 from etl_assets.orchestration.requests import SETTLE_SECONDS
 from etl_assets.settings import LANDING, RELAY, STAGED, WAREHOUSE
 from etl_assets.sink import open_sink
@@ -139,16 +138,20 @@ def _corrections(console: Console, ground: Ground, dagster: DagsterDev, accident
         console.print(f"{part.pipeline.name}: {part.arrives} landed")
     with busy(console, "Waiting until the files have held still for long enough"):
         time.sleep(SETTLE_SECONDS)
-    for part in PARTS:
-        dagster.start_sensor(sensor_name(part.pipeline))
+    dagster.start_sensor(DELIVERIES)
     _watch(console, ground, dagster, wanted, before, accident)
-    before = {b.batch for b in open_sink(ground.settings.warehouse).ledger()}
-    days = [s.scope for s in survey(ground.settings, DERIVED).waiting()]
-    console.print(
-        f"{DERIVED.name}: stale are {len(days)} days, which have a correction of {_upstream()}; its sensor is on"
-    )
-    dagster.start_sensor(sensor_name(DERIVED))
-    _watch(console, ground, dagster, {DERIVED.name: len(days)}, before, accident)
+    sink = open_sink(ground.settings.warehouse)
+
+    def days() -> set[str]:
+        return {b.scope for b in sink.ledger(DERIVED.name) if b.batch not in before}
+
+    with busy(console, f"{DERIVED.name}: days with a correction of {_upstream()} are computed again"):
+        wait_until(
+            lambda: not survey(ground.settings, DERIVED).waiting() and not dagster.runs(*IN_FLIGHT),
+            lambda: (len(days()), dagster.all_runs()),
+            f"{DERIVED.name} is not computed again; see {dagster.log}",
+        )
+    console.print(f"{DERIVED.name}: {len(days())} days, which have a correction of {_upstream()}, are computed again")
 
 
 def _messages(console: Console, ground: Ground, dagster: DagsterDev, receiver: Receiver) -> None:

@@ -174,6 +174,20 @@ def deliveries(connection: sqlite3.Connection, pipeline: str, scopes: Sequence[s
     return [_recorded(row) for row in rows]
 
 
+def marks(connection: sqlite3.Connection) -> dict[str, str]:
+    """For each pipeline a text that changes whenever its ledger, or what is recorded of its deliveries, does."""
+    last = connection.execute(
+        "SELECT b.pipeline, b.id || ' ' || b.committed_at FROM etl_batch b "
+        "JOIN (SELECT max(id) AS id FROM etl_batch GROUP BY pipeline) AS newest ON newest.id = b.id"
+    )
+    found = {pipeline: str(mark) for pipeline, mark in last}
+    refused = "CASE WHEN refused_kind IS NOT NULL THEN json_array(scope, name, revision, refused_code, attempts) END"
+    query = f"SELECT pipeline, count(*) || coalesce(group_concat({refused}), '') FROM etl_delivery GROUP BY pipeline"
+    for pipeline, mark in connection.execute(query):
+        found[pipeline] = f"{found.get(pipeline, '')} {mark}"
+    return found
+
+
 def record_delivery(connection: sqlite3.Connection, delivery: Delivery) -> None:
     """Insert a revision, or note under which stamp a known one lies in landing now.
 

@@ -84,7 +84,7 @@ def last_payload(connection: sqlite3.Connection, notification: str, subject: str
 
 def tell_refusal(connection: sqlite3.Connection, pipeline: Table, delivery: Delivery, refusal: Refusal) -> None:
     """Tell of a delivery that is no longer asked for by itself, once under each contract and logic."""
-    if pipeline.attention_topic is None or refusal.attempts < pipeline.attempts:
+    if pipeline.attention_topic is None or not refusal.needs_attention(pipeline.attempts):
         return
     data = {
         "pipeline": delivery.pipeline,

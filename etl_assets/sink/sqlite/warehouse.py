@@ -216,6 +216,11 @@ class SQLiteWarehouse:
         with self._reading() as connection:
             return ledger.deliveries(connection, pipeline, scopes) if connection else []
 
+    def marks(self) -> dict[str, str]:
+        """For each pipeline a text that changes whenever its ledger, or what is recorded of its deliveries, does."""
+        with self._reading() as connection:
+            return ledger.marks(connection) if connection else {}
+
     def verify(self, pipeline: Pipeline) -> list[str]:
         """Count the table's rows against the ledger; the differences in words."""
         with self._reading() as connection:
