@@ -16,6 +16,7 @@ from etl_assets.contract import ChangeLogTable, Pipeline
 from etl_assets.errors import (
     BatchIdentityConflict,
     DeliveryAbsent,
+    DeliveryRefused,
     EtlError,
     ExtractDamaged,
     OperationalError,
@@ -118,9 +119,12 @@ class Engine:
                 yield from early.left()
 
     def _ends_scope(self, error: EtlError) -> bool:
-        """Whether deliveries after a refused one wait for it; those of a log follow positions, and are told by them."""
-        behind = isinstance(error, Superseded | BatchIdentityConflict)
-        return not behind and not isinstance(self.pipeline, ChangeLogTable)
+        """Whether deliveries after a refused one wait for it: not for one that is itself at fault, or behind the others.
+
+        Those of a log follow positions, and are told by them.
+        """
+        apart = isinstance(error, DeliveryRefused | Superseded | BatchIdentityConflict)
+        return not apart and not isinstance(self.pipeline, ChangeLogTable)
 
     def _turns(self, arrivals: list[Arrival], restated: bool) -> list[str | None]:
         """The names of what a scope's turn is, in order; None stands for the newest, whatever it is by then."""

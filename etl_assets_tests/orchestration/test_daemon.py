@@ -30,7 +30,7 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> None:
 
 @pytest.mark.daemon
 @pytest.mark.xdist_group("daemon")
-def test_the_daemon_loads_what_arrives_tells_of_it_and_asks_again_for_what_failed(world: World) -> None:
+def test_the_daemon_loads_what_arrives_and_tells_of_it_and_of_what_failed(world: World) -> None:
     pipelines = world.root / "pipelines"
     pipelines.mkdir()
     (pipelines / "orders.py").write_text(PIPELINE)
@@ -50,7 +50,7 @@ def test_the_daemon_loads_what_arrives_tells_of_it_and_asks_again_for_what_faile
     world.deliver(DAYS[0], f"{HEADER}1,{DAYS[0]},pear,9\n", "2.csv")
     world.deliver(DAYS[2], b"", "2.csv")
     with receiving() as receiver, DagsterDev(PROJECT, home, environment | {RELAY: receiver.url}) as dagster:
-        for sensor in ("failed_runs", "outbox_waiting", "orders_deliveries"):
+        for sensor in ("failed_runs", "outbox_waiting", "deliveries"):
             dagster.start_sensor(sensor)
         wait_for(lambda: bool(dagster.runs("FAILURE")) and bool(dagster.runs("SUCCESS")), 120)
         (failed,) = dagster.runs("FAILURE")
@@ -58,11 +58,9 @@ def test_the_daemon_loads_what_arrives_tells_of_it_and_asks_again_for_what_faile
         # The correction is in, the broken delivery changed nothing, and the third partition was left alone.
         assert world.rows() == [(2, DAYS[1], 2, "pear"), (3, DAYS[2], 3, "pear"), (9, DAYS[0], 1, "pear")]
         assert [b.batch for b in world.ledger()[3:]] == [f"orders/{DAYS[0]}/2.csv#1@1"]
-        wait_for(lambda: len(_run_keys(home)) == 3, 120)
         assert _run_keys(home) == [
             f"orders/{DAYS[0]}/2.csv#1@1 attempt 1",
             f"orders/{DAYS[2]}/2.csv#1@1 attempt 1",
-            f"orders/{DAYS[2]}/2.csv#1@1 attempt 2",
         ]
         wait_for(lambda: bool(receiver.told("failed-runs")) and bool(receiver.told("large-orders")), 120)
         assert receiver.told("large-orders") == [{"id": 1, "item": "pear", "amount": 9}]

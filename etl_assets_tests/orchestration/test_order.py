@@ -284,6 +284,20 @@ def test_snapshots_are_loaded_in_order_and_a_late_older_one_is_not_asked_for(fee
     )
 
 
+def test_a_broken_snapshot_beside_a_good_one_does_not_keep_it_waiting(
+    world: World, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "SETTLE_SECONDS", 0.0)
+    world.pipeline = readings()  # type: ignore[assignment]
+    feed = Desk(world, instance)
+    world.deliver(A, b"no such columns\n", "a.csv")
+    world.deliver(A, snapshot("a,02,5"), "b.csv")
+    feed.carry_out(feed.tick())
+    assert world.sql("SELECT id, value FROM readings") == [("a", 5)]
+    assert f"needs attention: {A}/a.csv#1 (refused once: " in said(feed.tick())
+    assert feed.status("readings") == {A: "FAILED"}
+
+
 def test_a_snapshot_is_restated_with_a_reason(feed: Desk) -> None:
     for day, content in ((A, snapshot("a,01,1", "b,01,2")), (B, snapshot("a,02,5"))):
         feed.world.deliver(day, content)
@@ -308,6 +322,7 @@ def test_seven_snapshots_of_earthquakes_in_one_range_run_give_1603_events_of_whi
     assert desk.materializations("quakes")[-1][1]["dagster/row_count"] == 1601
     checked = desk.job("check_ledger")
     assert {e.check_name: (e.passed, e.description) for e in checked.get_asset_check_evaluations()} == {
+        "delivery_accepted": (True, "No delivery that counts is refused"),
         "ledger_matches_rows": (True, "1,601 rows from 6 partitions"),
         "nothing_waits": (True, "All that has arrived is committed"),
     }
