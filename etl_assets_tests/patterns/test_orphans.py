@@ -155,7 +155,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from etl_assets.orchestration import Rooms, build_defs
+from etl_assets.orchestration import Rooms, build_defs, jobs
 from etl_assets.sink import SQLiteWarehouse
 from etl_assets_tests.patterns.kinds import KINDS
 
@@ -174,12 +174,8 @@ def stopping(self, *rest):
 
 SQLiteWarehouse.publish = stopping
 rooms = Rooms(landing=f"{ROOT}/landing", staged=f"{ROOT}/staged", warehouse=f"{ROOT}/warehouse.sqlite")
-built = build_defs([KIND.pipeline], rooms)
-defs = dg.Definitions(
-    assets=built.assets, asset_checks=built.asset_checks, jobs=built.jobs, resources=built.resources,
-    executor=dg.multiprocess_executor,
-)
-del built  # a module has one
+jobs.EXECUTOR = dg.multiprocess_executor
+defs = build_defs([KIND.pipeline], rooms)
 '''
 
 
