@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lines import Bench, Line, seconds
+from many_figures import figure_j, figure_k, figure_l
 from measure import HERE, Measured, TaskFailed, interleaved, median, run_process, run_task
 from versions_figures import figure_g, figure_h, figure_i
 
@@ -227,6 +228,9 @@ FIGURES: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "g": figure_g,
     "h": figure_h,
     "i": figure_i,
+    "j": figure_j,
+    "k": figure_k,
+    "l": figure_l,
 }
 
 
