@@ -115,7 +115,6 @@ KEYS = [
     "~",
     "{partition}",
     "C:",
-    "a\nb",
 ]
 
 
