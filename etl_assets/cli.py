@@ -55,7 +55,8 @@ def cli() -> None:
     "--delivery", metavar="NAME", help="Load this delivery (2.csv, or 2.csv#1 for a revision), not the newest."
 )
 @click.option("--restate", is_flag=True, help="Publish on purpose what is superseded or already committed.")
-@click.option("--reason", metavar="TEXT", help="Why; kept in the ledger. Goes with --restate.")
+@click.option("--skip-gap", is_flag=True, help="Of a log: give up the positions that are missing before this delivery.")
+@click.option("--reason", metavar="TEXT", help="Why; kept in the ledger. Goes with --restate and --skip-gap.")
 @_places
 def run(
     pipeline: str,
@@ -65,6 +66,7 @@ def run(
     pending: bool,
     delivery: str | None,
     restate: bool,
+    skip_gap: bool,
     reason: str | None,
     landing: str | None,
     staged: str | None,
@@ -78,17 +80,19 @@ def run(
         )
     if pending and restate:
         raise click.UsageError("--restate is for partitions that are named: --partition KEY, or --from KEY --to KEY")
+    if skip_gap and (partition is None or restate):
+        raise click.UsageError("--skip-gap goes with --partition, and not with --restate")
     if (first is None) != (last is None):
         raise click.UsageError("--from and --to go together")
-    if restate != bool(reason and reason.strip()):
-        raise click.UsageError("--restate and --reason go together: what is done on purpose has a reason")
+    if (restate or skip_gap) != bool(reason and reason.strip()):
+        raise click.UsageError("--restate and --skip-gap go with --reason: what is done on purpose has a reason")
     if delivery and partition is None:
         raise click.UsageError("--delivery goes with --partition: a name belongs to one partition")
     settings = Settings.from_environment(landing, staged, warehouse)
     outcomes: list[Outcome] = []
     error = None
     try:
-        _load(settings, pipeline, (partition, first, last), delivery, reason if restate else None, outcomes, as_json)
+        _load(settings, pipeline, (partition, first, last), delivery, (reason, skip_gap), outcomes, as_json)
     except BrokenPipeError:
         raise
     except (EtlError, OSError) as raised:
@@ -111,7 +115,7 @@ def _load(
     name: str,
     which: tuple[str | None, str | None, str | None],
     delivery: str | None,
-    reason: str | None,
+    decision: tuple[str | None, bool],
     outcomes: list[Outcome],
     as_json: bool,
 ) -> None:
@@ -142,7 +146,8 @@ def _load(
     if not scopes:
         return
     run = f"cli-{uuid.uuid4().hex}"
-    restatement = Restatement(reason, operation=run) if reason else None
+    reason, skip_gap = decision
+    restatement = Restatement(reason, operation=run, skip_gap=skip_gap) if reason else None
     with _progress(name, len(scopes), as_json) as tell:
         for outcome in engine.load(scopes, run, restatement, delivery):
             outcomes.append(outcome)

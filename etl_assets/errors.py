@@ -112,6 +112,10 @@ class UnrelatedDeliveries(DeliveryRefused):
     """Deliveries of one partition that came together and share no key: parts of a whole, not corrections of each other."""
 
 
+class RewrittenLog(DeliveryRefused):
+    """Events at positions of a log that are committed, which differ from those or cannot be compared with them."""
+
+
 # --------------------------------------------------------------------------- nothing to read (yet)
 class DeliveryAbsent(EtlError):
     """There is no delivery to read; not an empty one."""
@@ -175,6 +179,10 @@ class OperationalError(EtlError):
     """Nothing is wrong with the data."""
 
     exit_code = 2
+
+
+class UnclearDecision(OperationalError):
+    """A decision about a log that does not say which delivery it is about, or that is about no log."""
 
 
 class ContractError(OperationalError):

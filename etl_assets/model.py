@@ -146,6 +146,7 @@ class Part:
     stale: int
     digest: str
     candidate_sha256: str
+    events_sha256: str
 
 
 #: Columns of a candidate row beside the contract's: the version that stands, whether it ends the row, and where it was said.
@@ -191,6 +192,7 @@ class Manifest:
     seen: tuple[Seen, ...] = ()
     duplicates: int = 0
     candidate_format: CandidateFormat = "parquet"
+    events_sha256: str | None = None
     format: int = EXTRACT_FORMAT
 
     @property
@@ -285,11 +287,13 @@ class Restatement:
     """Publishing on purpose what order would refuse. The ledger keeps the reason.
 
     ``operation`` names the decision to restate, which outlives the run that carries it out: a run that is executed
-    again has a claim of its own, and the same operation, so that it answers what the operation has done.
+    again has a claim of its own, and the same operation, so that it answers what the operation has done. With
+    ``skip_gap`` it gives up the positions before a log's delivery that are missing, and leaves the table as it is.
     """
 
     reason: str
     operation: str
+    skip_gap: bool = False
 
 
 class Placed:
@@ -315,6 +319,7 @@ class Batch(Placed):
 
     ``shard`` is the log's whose positions they are. A delivery that ``continues`` is committed with a later batch only.
     ``manifest`` is the digest of the extract's manifest; a batch of an older release has none.
+    ``events_sha256`` digests what the events of a log's batch say.
     """
 
     id: int
@@ -326,7 +331,7 @@ class Batch(Placed):
     order: str
     transform_version: int
     ordinal: int
-    operation: Literal["replace", "restate", "consume", "merge"]
+    operation: Literal["replace", "restate", "consume", "skip", "merge"]
     reason: str | None
     operation_id: str | None
     digest: str
@@ -343,6 +348,7 @@ class Batch(Placed):
     shard: str = ""
     continues: bool = False
     manifest: str | None = None
+    events_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +374,22 @@ class LedgerEntry(Placed):
     committed_at: str
     continues: bool
     current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """What the ledger has of one log around a delivery.
+
+    ``position`` is None before the first batch. ``begun`` is the batch that the log began again with, by a person's decision.
+    ``own`` are the delivery's batches since, and ``former`` those before it; ``beyond`` are all batches since that go beyond
+    where the delivery begins.
+    """
+
+    position: int | None
+    begun: Batch | None
+    own: tuple[Batch, ...]
+    former: tuple[Batch, ...]
+    beyond: tuple[Batch, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,17 +22,19 @@ from etl_assets.errors import (
     OperationalError,
     StaleWriter,
     Superseded,
+    UnclearDecision,
     UnexpectedCursor,
     UnknownScope,
     UpstreamMoved,
 )
 from etl_assets.loading.ahead import prepared
+from etl_assets.loading.decided import Decided, check_undisputed
 from etl_assets.loading.early import Early
 from etl_assets.loading.outcome import Outcome
 from etl_assets.loading.preparing import Prepared, Preparer, Turn
 from etl_assets.loading.settled import Settled
 from etl_assets.loading.sources import open_source
-from etl_assets.model import Arrival, Claim, Delivery, Receipt, Restatement, batch_id
+from etl_assets.model import Arrival, Claim, Delivery, Extract, Receipt, Restatement, batch_id
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
 from etl_assets.staging import StagedFolder
@@ -76,6 +78,7 @@ class Engine:
         scopes = list(dict.fromkeys(scopes))
         self.check_scopes(scopes)
         arrivals = self._arrivals(scopes)
+        self._check_decision(scopes, arrivals, restate, delivery)
         rooms = (self.pipeline, self.source, self.sink, self.staged)
         done = Settled(*rooms).outcomes(scopes, arrivals, restate, delivery)
         open_scopes = [s for s in scopes if s not in done and (arrivals[s] or delivery)]
@@ -96,7 +99,7 @@ class Engine:
         ]
         count = Counter(turn.scope for turn in turns)
         refused: set[str] = set()
-        preparer = Preparer(*rooms, open_scopes)
+        preparer = Preparer(*rooms, open_scopes, restate)
 
         def prepare(turn: Turn) -> Prepared:
             return Prepared() if turn.scope in refused else preparer.prepare(turn)
@@ -117,6 +120,26 @@ class Engine:
                         with contextlib.closing(preparer.prepare(turned)) as again:
                             yield from self._finish(turned, again, restate, publish)
                 yield from early.left()
+
+    def _check_decision(
+        self,
+        scopes: Sequence[str],
+        arrivals: dict[str, list[Arrival]],
+        restate: Restatement | None,
+        delivery: str | None,
+    ) -> None:
+        """Raise :class:`UnclearDecision` where a decision about a log does not say which delivery it is about."""
+        log = isinstance(self.pipeline, ChangeLogTable)
+        if restate and restate.skip_gap and not log:
+            raise UnclearDecision(f"{self.pipeline.name} is no change log: it has no positions that could be given up")
+        if not restate or not log:
+            return
+        names = [a.name for a in arrivals[scopes[0]] if not a.arriving]
+        if len(scopes) > 1 or (delivery is None and len(names) > 1):
+            raise UnclearDecision(
+                f"{self.pipeline.name}: a decision about a log is about one delivery: name the partition and the delivery. "
+                "Nothing was changed"
+            )
 
     def _ends_scope(self, error: EtlError) -> bool:
         """Whether deliveries after a refused one wait for it: not for one that is itself at fault, or behind the others.
@@ -148,9 +171,11 @@ class Engine:
             return
         assert made.delivery is not None
         assert made.work is not None
-        for batch in made.extract.batches:
+        for receipt in made.settled:
+            yield Outcome.received(made.delivery, made.extract, receipt)
+        for batch in () if made.settled else made.batches:
             if made.is_known(batch):
-                receipt = Receipt("already committed", made.known[batch.manifest.batch])
+                receipt = Receipt("already committed", made.known[batch.manifest.positions])
                 yield Outcome.received(made.delivery, made.extract, receipt)
                 continue
             if batch != made.batch:
@@ -177,6 +202,8 @@ class Engine:
             if not publish:
                 self.sink.record(turn.claim, delivery)
                 return Outcome(self.pipeline.name, scope, "staged", self._batch_id(delivery), delivery, extract)
+            if isinstance(self.pipeline, ChangeLogTable) and (restate is None or restate.skip_gap):
+                self._check_undisputed(self.pipeline, delivery, made.batch)
             receipt = self.sink.publish(self.pipeline, turn.claim, delivery, made.batch, made.stage, restate)
             return Outcome.received(delivery, extract, receipt)
         except EtlError as error:
@@ -188,6 +215,10 @@ class Engine:
             return Outcome(
                 self.pipeline.name, scope, "refused", batch, delivery, extract, error=error, attempts=attempts
             )
+
+    def _check_undisputed(self, log: ChangeLogTable, delivery: Delivery, batch: Extract) -> None:
+        if self.sink.disputed(log):
+            check_undisputed(delivery, batch, Decided(log, self.sink, self.source))
 
     def _remember(self, claim: Claim | None, delivery: Delivery | None, error: EtlError) -> int:
         """Record a refusal that is about the delivery, or else that it was read: it may be its turn another time."""

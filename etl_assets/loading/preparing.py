@@ -12,17 +12,20 @@ from etl_assets.errors import (
     DeliveryAbsent,
     DeliveryRefused,
     EtlError,
+    ExtractDamaged,
     RewrittenDelivery,
     StagingFailed,
     UnrelatedDeliveries,
 )
+from etl_assets.loading.following import Following
 from etl_assets.loading.reading import Read, Reader
 from etl_assets.loading.sources import Source
-from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched
+from etl_assets.model import Arrival, Batch, Claim, Delivery, Extract, Fetched, Receipt, Restatement
 from etl_assets.naming import shown
 from etl_assets.sink import Sink
 from etl_assets.sink.protocol import Stage
 from etl_assets.staging import StagedFolder, check_files
+from etl_assets.staging.extract import INPUT
 
 #: Deliveries that wait beside a newer one and are compared with it: the newest so many.
 COMPARED = 20
@@ -47,17 +50,20 @@ class Turn:
 class Prepared:
     """What was made of a turn before its transaction, and the private folder that holds it.
 
-    ``batch`` is what is published next: the extract, or one part of it; ``known`` what the ledger has of the others.
-    ``arrival`` is what was read of landing for it.
+    ``batches`` are what is published: the extract, its parts, or those of its rest. ``batch`` is the next of them, and
+    ``known`` what the ledger has of them, by their positions. A delivery that is ``settled`` is not published: a log has
+    begun again since. ``arrival`` is what was read of landing for it.
     """
 
     delivery: Delivery | None = None
     arrival: Arrival | None = None
     extract: Extract | None = None
+    batches: tuple[Extract, ...] = ()
     batch: Extract | None = None
     work: Path | None = None
     stage: Stage | None = None
-    known: dict[str, Batch] = field(default_factory=dict)
+    known: dict[tuple[int, int] | None, Batch] = field(default_factory=dict)
+    settled: tuple[Receipt, ...] = ()
     error: EtlError | None = None
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -66,7 +72,7 @@ class Prepared:
 
         The last part is published all the same: that notes what was read of the delivery.
         """
-        found = self.known.get(batch.manifest.batch)
+        found = self.known.get(batch.manifest.positions)
         same = found is not None and (found.digest == batch.manifest.digest or found.code != batch.manifest.code)
         return batch.manifest.continues and same
 
@@ -79,10 +85,17 @@ class Preparer:
     """Prepares turns of one pipeline. It writes nothing to the warehouse."""
 
     def __init__(
-        self, pipeline: Pipeline, source: Source, sink: Sink, staged: StagedFolder, scopes: Sequence[str]
+        self,
+        pipeline: Pipeline,
+        source: Source,
+        sink: Sink,
+        staged: StagedFolder,
+        scopes: Sequence[str],
+        restate: Restatement | None = None,
     ) -> None:
         """``scopes`` are those that the run has claimed."""
         self.pipeline, self.source, self.sink, self.staged = pipeline, source, sink, staged
+        self.restate = restate
         self.reader = Reader(pipeline, source, sink, staged, scopes)
 
     def prepare(self, turn: Turn) -> Prepared:
@@ -97,8 +110,12 @@ class Preparer:
             made.delivery, made.arrival = read.delivery, read.arrival
             self._check_redelivery(made.delivery, read.shown)
             made.extract = self._freeze(made.delivery, read.fetched, read.shown, work)
-            made.known = self._known_parts(made.delivery) if made.extract.manifest.parts else {}
-            made.batch = next(b for b in made.extract.batches if not made.is_known(b))
+            made.batches = made.extract.batches
+            if isinstance(self.pipeline, ChangeLogTable):
+                self._follow(self.pipeline, made, turn, work)
+            if made.settled:
+                return made
+            made.batch = next(b for b in made.batches if not made.is_known(b))
             made.stage = self.sink.prepare(self.pipeline, made.batch, work)
             self._check_related(read, made.extract.manifest.rows, made.stage, work)
         except EtlError as error:
@@ -107,6 +124,41 @@ class Preparer:
             made.close()
             raise
         return made
+
+    def _follow(self, log: ChangeLogTable, made: Prepared, turn: Turn, work: Path) -> None:
+        """Find which batches of a log's delivery are to be published after what is committed of the log."""
+        assert made.delivery is not None
+        assert made.extract is not None
+        manifest = made.extract.manifest
+        assert manifest.lower is not None
+        consumed = self.sink.consumed(log, made.delivery, manifest.lower)
+        if self.restate and not self.restate.skip_gap:
+            own = [b for b in consumed.own if b.operation_id == self.restate.operation]
+            made.known = {_positions(b): b for b in own}
+            return
+        made.known = {_positions(b): b for b in consumed.own}
+        if consumed.former and not consumed.own and consumed.begun:
+            by = consumed.begun.batch
+            made.settled = tuple(Receipt("already committed", b, superseded_by=by) for b in consumed.former)
+            return
+        after = Following(log, self.sink, self.staged).after(made.delivery, manifest, consumed, turn.named, work)
+        if after is not None:
+            cuts = [b.upper for b in consumed.own if b.upper is not None]
+            made.batches = self._rest(made.delivery, after, cuts, work / "rest")
+
+    def _rest(self, delivery: Delivery, after: int, cuts: list[int], work: Path) -> tuple[Extract, ...]:
+        """Make an extract of the events beyond a position, for this transaction only: the whole one is kept."""
+        work.mkdir()
+        target = work / INPUT
+        if not self.staged.restore_input(delivery, target):
+            raise ExtractDamaged(
+                f"{delivery}: its extract was removed while it was read. Nothing was changed; run again"
+            )
+        from etl_assets.staging.stage import stage
+
+        fetched = Fetched(str(target), delivery.sha256, delivery.size)
+        private = StagedFolder(work / "staged")
+        return stage(self.pipeline, delivery, fetched, delivery.name, private, work, cuts, after).batches
 
     def _check_redelivery(self, delivery: Delivery, shown: str) -> None:
         if self.pipeline.redelivery == "strict" and delivery.revision > 1:
@@ -160,7 +212,7 @@ class Preparer:
 
         try:
             completed = self.source.complete(delivery, fetched, work)
-            cuts = [b.upper for b in self._known_parts(delivery).values() if b.upper is not None]
+            cuts = [b.upper for b in self._known_parts(delivery) if b.upper is not None]
             return stage(self.pipeline, delivery, completed, shown, self.staged, work, cuts)
         except OSError as error:
             raise StagingFailed(
@@ -168,9 +220,13 @@ class Preparer:
                 "free some space, and run again"
             ) from error
 
-    def _known_parts(self, delivery: Delivery) -> dict[str, Batch]:
-        """By their ids, the batches of a log's delivery that are committed."""
+    def _known_parts(self, delivery: Delivery) -> list[Batch]:
+        """The batches of a log's delivery that are committed."""
         if not isinstance(self.pipeline, ChangeLogTable):
-            return {}
+            return []
         batches = self.sink.ledger(self.pipeline.name, [delivery.scope])
-        return {b.batch: b for b in batches if (b.delivery, b.revision) == (delivery.name, delivery.revision)}
+        return [b for b in batches if (b.delivery, b.revision) == (delivery.name, delivery.revision)]
+
+
+def _positions(batch: Batch) -> tuple[int, int] | None:
+    return None if batch.lower is None or batch.upper is None else (batch.lower, batch.upper)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from etl_assets.contract import Pipeline, is_remade
+from etl_assets.contract import ChangeLogTable, Pipeline, is_remade
 from etl_assets.errors import ExtractDamaged
 from etl_assets.loading.choosing import in_doubt, newest
 from etl_assets.loading.outcome import Outcome
@@ -53,6 +53,7 @@ class Settled:
                 ledger[batch.scope, batch.delivery, batch.revision].append(batch)
         current = self.sink.current(self.pipeline.name, scopes)
         differing = self.sink.differing(self.pipeline, scopes)
+        begun = self.sink.begun(self.pipeline) if isinstance(self.pipeline, ChangeLogTable) else {}
 
         def settle(arrival: Arrival) -> list[Outcome]:
             """The batches of a delivery that is committed whole; none where it is not."""
@@ -75,6 +76,9 @@ class Settled:
                 if is_remade(self.pipeline) or not same:
                     return []
             superseded_by = self._successor(batch, current)
+            again = begun.get(batch.shard)
+            if again and batch.id < again.id:
+                superseded_by = again.batch
             receipts = (Receipt("already committed", b, superseded_by=superseded_by) for b in batches)
             return [Outcome.received(delivery, extract, receipt) for receipt in receipts]
 
@@ -105,17 +109,20 @@ class Settled:
     def _restated(self, scopes: Sequence[str], restate: Restatement) -> dict[str, list[Outcome]]:
         """Scopes for which this very operation is committed: it is not done again, whatever has arrived since."""
         batches = [b for b in self.sink.restated(self.pipeline.name, restate.operation) if b.scope in scopes]
+        # Of a log's delivery of several batches there may be a rest to do.
+        done = {b.scope for b in batches if not b.continues}
+        batches = [b for b in batches if b.scope in done]
         touched = [b.scope for b in batches]
         current = self.sink.current(self.pipeline.name, touched)
         known = {
             (d.scope, d.name, d.revision): d
             for d in (r.delivery for r in self.sink.deliveries(self.pipeline.name, touched))
         }
-        found = {}
+        found: dict[str, list[Outcome]] = defaultdict(list)
         for batch in batches:
             receipt = Receipt("already committed", batch, superseded_by=self._successor(batch, current))
             delivery = known[batch.scope, batch.delivery, batch.revision]
-            found[batch.scope] = [Outcome.received(delivery, self._frozen(delivery), receipt)]
+            found[batch.scope].append(Outcome.received(delivery, self._frozen(delivery), receipt))
         return found
 
     def _successor(self, batch: Batch, current: Mapping[str, Batch]) -> str | None:

@@ -16,6 +16,7 @@ from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, Watermar
 from etl_assets.contract.partitions import shard_of, shards_of
 from etl_assets.errors import EtlError, UnrelatedDeliveries
 from etl_assets.loading.choosing import doubt, in_doubt, newest, order_counts
+from etl_assets.loading.decided import Decided, came_before, waits_for, why_before
 from etl_assets.loading.history import History
 from etl_assets.loading.sources import Source, open_source
 from etl_assets.model import Arrival, Delivery, LedgerEntry, Manifest, RecordedDelivery, Refusal, refusal_code
@@ -109,8 +110,10 @@ class _Surveyor:
         self.listed = source.arrivals(scopes[0] if scopes is not None and len(scopes) == 1 else None)
         self.history = History(pipeline, sink, scopes)
         self.positions: dict[str, int | None] = {}
+        self.decided: Decided | None = None
         if isinstance(pipeline, ChangeLogTable):
             self.positions = {shard: sink.position(pipeline.name, shard) for shard in shards_of(pipeline.partitions)}
+            self.decided = Decided(pipeline, sink, source)
 
     def survey(self) -> Survey:
         arrivals: dict[str, list[Arrival]] = defaultdict(list)
@@ -223,6 +226,9 @@ class _Surveyor:
             return status("arrived", str(trouble))
         if attention:
             return status("needs attention", attention, known.refusal.attempts if known and known.refusal else 0)
+        began = self.decided.began(arrival.scope) if self.decided else None
+        if began and came_before(arrival.scope, arrival.order, began):
+            return status("needs attention", why_before(began))
         if not is_newest and chosen is not None:
             return status("arrived", f"older than {shown(chosen.name)}, which is the one that a run takes")
         if known is not None:
@@ -254,15 +260,23 @@ class _Surveyor:
         if isinstance(self.pipeline, ChangeLogTable) and manifest.upper is not None and manifest.lower is not None:
             done = self.positions[shard_of(self.pipeline.partitions, manifest.scope)]
             position = self.pipeline.events.first_position - 1 if done is None else done
-            if manifest.upper <= position:
-                reason = f"its positions, up to {manifest.upper}, are committed by other deliveries"
-                return "superseded", reason, False
+            others = self.decided.disputed(manifest.scope, manifest.delivery) if self.decided else []
+            if others:
+                return frozen, waits_for(others), True
+            given_up = self.decided.given_up(manifest.scope, manifest.lower, manifest.upper) if self.decided else None
+            if given_up:
+                return "superseded", f"its positions were given up before {given_up.batch} ({given_up.reason})", False
             begun = self.history.begun.get((manifest.scope, manifest.delivery, manifest.revision))
             if begun and begun.upper == position:
                 return frozen, f"committed up to position {position}, and the rest of it is not published yet", False
             if manifest.lower > position:
                 reason = f"waits for its turn: positions {position + 1} to {manifest.lower} are missing"
                 return frozen, reason, True
+            if manifest.lower < position:
+                reason = (
+                    f"positions up to {position} are committed: it is compared with them, and what lies beyond is taken"
+                )
+                return frozen, reason, False
         return frozen, "frozen and valid, not published yet", False
 
     def _revision(self, arrival: Arrival) -> tuple[int, RecordedDelivery | None, EtlError | None]:
@@ -289,7 +303,7 @@ class _Surveyor:
         if not self.pipeline.newest_counts:
             if batch is None:
                 return self._overtaken(scope, name, order, revision)
-            begun = self.history.restated
+            begun = self.decided.began(scope) if self.decided else self.history.restated
             if begun and batch.id < begun.id:
                 return "superseded", f"by {begun.batch}, which the table was made of anew ({begun.reason})"
             return "committed", self._committed(batch)

@@ -32,7 +32,11 @@ class LoadConfig(dg.Config):
         description="Publish on purpose what is superseded or already committed. Needs a reason. Executing such a run "
         "again does not restate a second time: launch a new one for that.",
     )
-    reason: str = Field(default="", description="Why it is restated; kept in the ledger.")
+    skip_gap: bool = Field(
+        default=False,
+        description="Of a change log: give up the positions that are missing before the delivery. Needs a reason.",
+    )
+    reason: str = Field(default="", description="Why it is restated, or a gap given up; kept in the ledger.")
     delivery: str = Field(
         default="",
         description="Load this delivery instead of the newest: its name (2.csv), or name and revision (2.csv#1). "
@@ -40,15 +44,16 @@ class LoadConfig(dg.Config):
     )
 
     def restatement(self, operation: str) -> Restatement | None:
-        """Raises ``Failure`` where reason and restate do not go together."""
-        if self.restate != bool(self.reason.strip()):
+        """Raises ``Failure`` where the reason and what it is for do not go together."""
+        if (self.restate + self.skip_gap) != bool(self.reason.strip()):
             raise dg.Failure(
                 "restate and reason go together: what is published on purpose against the order of deliveries has a "
                 f"reason, and a reason is for a restatement (restate={self.restate}, reason={self.reason!r}). "
-                "Nothing was changed",
+                "The same holds for skip_gap, and only one of the two is decided at a time. Nothing was changed",
                 allow_retries=False,
             )
-        return Restatement(self.reason.strip(), operation) if self.restate else None
+        decided = self.restate or self.skip_gap
+        return Restatement(self.reason.strip(), operation, self.skip_gap) if decided else None
 
 
 class Load:

@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from etl_assets.contract import DerivedTable, Pipeline
+from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline
 from etl_assets.errors import EtlError, WarehouseError
 from etl_assets.model import (
     Batch,
     Claim,
+    Consumed,
     Delivery,
     Extract,
     LedgerEntry,
@@ -86,6 +87,18 @@ class Sink(Protocol):
 
     def position(self, pipeline: str, shard: str = "") -> int | None:
         """How far a change log's shard or a series of snapshots is consumed; None before the first batch."""
+
+    def begun(self, pipeline: ChangeLogTable) -> Mapping[str, Batch]:
+        """For each shard of a log, the batch that it began again with, by a person's decision; none where it never did."""
+
+    def disputed(self, pipeline: ChangeLogTable) -> list[Delivery]:
+        """Deliveries of a log that say something else than what is committed at their positions."""
+
+    def given_up(self, pipeline: ChangeLogTable) -> list[tuple[Batch, int]]:
+        """Batches before which positions were given up, each with where the log had ended."""
+
+    def consumed(self, pipeline: ChangeLogTable, delivery: Delivery, lower: int) -> Consumed:
+        """What the ledger has of a log around a delivery that begins after the position ``lower``."""
 
     def rows(self, pipeline: str) -> dict[str, int]:
         """How many rows of the table each scope holds, by the ledger."""

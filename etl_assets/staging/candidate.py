@@ -26,7 +26,8 @@ class Content:
     """What staging found in a delivery and wrote to the candidate file, or to one for each of its ``parts``.
 
     ``lower`` and ``upper`` bound the positions ``(lower, upper]`` of a change log's events, of which ``stale`` came after a
-    newer version. ``duplicates`` rows gave way to a newer one of their key.
+    newer version. ``duplicates`` rows gave way to a newer one of their key. ``events_sha256`` digests what the events of one
+    batch say.
     """
 
     columns: tuple[ExtractColumn, ...]
@@ -39,6 +40,7 @@ class Content:
     stale: int = 0
     parts: tuple[Part, ...] = ()
     duplicates: int = 0
+    events_sha256: str | None = None
 
 
 def write_candidate(

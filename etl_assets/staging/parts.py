@@ -5,6 +5,7 @@ Belongs here: the bounds of parts, and one candidate file for each. Does not bel
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from etl_assets.staging.candidate import write_candidate
 from etl_assets.staging.casting import arrow_type
 from etl_assets.staging.extract import candidate_name
 from etl_assets.staging.history import DISPUTE, DISPUTE_TYPE, HISTORY, HISTORY_TYPE, History
+from etl_assets.staging.same import Fields, plain
 from etl_assets.staging.sorting import SortedRuns
 from etl_assets.staging.states import last_states
 
@@ -75,10 +77,13 @@ class PartWriter:
         self.runs = SortedRuns([*contract.key, VERSION, POSITION], self.scratch)
         self.filled = {VERSION, DELETED, POSITION}
         self.events = self.upper = 0
+        self.said = hashlib.sha256()
 
-    def add(self, table: pa.Table, events: int) -> None:
+    def add(self, table: pa.Table, said: list[Fields]) -> None:
+        """Take rows, and what the events that they are made of say."""
         self.filled |= {c.name for c in self.contract.columns if table[c.name].null_count < table.num_rows}
-        self.events += events
+        self.events += len(said)
+        self.said.update(plain(said))
         self.upper = table[POSITION][-1].as_py()
         self.runs.add(table)
 
@@ -91,4 +96,4 @@ class PartWriter:
         states = last_states(self.contract, self.runs.batches(), history)
         rows, digest = write_candidate(files / candidate_name(self.form, self.number), schema, self.filled, states)
         shutil.rmtree(self.scratch, ignore_errors=True)
-        return Part(lower, upper, self.events, rows, history.stale, digest, "")
+        return Part(lower, upper, self.events, rows, history.stale, digest, "", self.said.hexdigest())

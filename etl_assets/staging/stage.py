@@ -24,16 +24,18 @@ def stage(
     staged: StagedFolder,
     work: Path,
     cuts: Sequence[int] = (),
+    after: int | None = None,
 ) -> Extract:
     """Freeze a delivery whose bytes lie at ``fetched.path`` (a file in ``work``); ``shown`` names it in messages.
 
-    ``cuts`` are the positions up to which batches of this very delivery of a log are committed: it is cut there again.
+    ``cuts`` are the positions up to which batches of this very delivery of a log are committed: it is cut there again. Of its
+    events only those beyond the position ``after`` are taken.
 
     Raises a :class:`~etl_assets.errors.DeliveryRefused` that names file, line and column, or
     :class:`~etl_assets.errors.StagingFailed`. Nothing is left behind unless the whole extract is frozen.
     """
     if isinstance(contract, ChangeLogTable):
-        content = stage_events(contract, delivery, fetched, shown, work, cuts)
+        content = stage_events(contract, delivery, fetched, shown, work, cuts, after)
     elif isinstance(contract, DerivedTable):
         content = stage_computed(contract, fetched, shown, work)
     else:
@@ -73,6 +75,7 @@ def _manifest(contract: Pipeline, delivery: Delivery, fetched: Fetched, content:
         seen=fetched.seen,
         duplicates=content.duplicates,
         candidate_format=form,
+        events_sha256=content.events_sha256,
     )
 
 

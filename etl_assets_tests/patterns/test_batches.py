@@ -201,12 +201,10 @@ def test_a_batch_that_is_refused_leaves_the_ones_before_it_committed_and_the_lat
     assert isinstance(second.error, VersionConflict)
     assert isinstance(after.error, UnexpectedCursor)
     assert ([row[0] for row in live(world)], position(world)) == ([1, 2], 2)
-    # Corrected, the delivery still begins with what is committed; its own first batch has another identity.
+    # Corrected, the delivery still begins with what is committed: that is compared, and the rest of it is taken.
     world.deliver(A, lines(*events[:2], upsert(3, 2, 1, "fine"), *events[3:]), "1.jsonl")
-    (again,) = world.load(A)
-    assert "positions up to 2 are committed: an overlap" in str(again.error)
-    world.deliver(A, lines(upsert(3, 2, 1, "fine"), *events[3:]), "1.jsonl")
     assert [o.status for o in world.load(A, B)] == ["committed", "committed", "committed"]
+    assert [b.batch for b in world.ledger()][1:3] == [f"prices/{A}/1.jsonl#2@1:{p}" for p in ("3..4", "5..5")]
     assert live(world)[0][:2] == (1, "fine")
     assert sum(b.counts.source for b in world.ledger()) == position(world) == 6
 

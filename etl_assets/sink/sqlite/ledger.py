@@ -18,13 +18,13 @@ COUNTS = tuple(f.name for f in fields(Counts))
 _COLUMNS = (
     "id, batch, pipeline, scope, delivery, revision, delivery_order, transform_version, ordinal, operation, reason, "
     "operation_id, digest, input_sha256, code, generation, run, rows, lower, upper, "
-    f"{', '.join(COUNTS)}, supersedes, committed_at, shard, continues, manifest"
+    f"{', '.join(COUNTS)}, supersedes, committed_at, shard, continues, manifest, events_sha256"
 )
 
 _BATCH = (
     "SELECT b.id, b.batch, b.pipeline, b.scope, b.delivery, b.revision, b.delivery_order, b.transform_version, b.ordinal, "
     "b.operation, b.reason, b.operation_id, b.digest, b.input_sha256, b.code, b.generation, b.run, b.rows, b.lower, b.upper, "
-    f"{', '.join('b.' + c for c in COUNTS)}, s.batch, b.committed_at, b.shard, b.continues, b.manifest "
+    f"{', '.join('b.' + c for c in COUNTS)}, s.batch, b.committed_at, b.shard, b.continues, b.manifest, b.events_sha256 "
     "FROM etl_batch b LEFT JOIN etl_batch s ON s.id = b.supersedes "
 )
 
@@ -95,6 +95,45 @@ def current_batches(connection: sqlite3.Connection, pipeline: str, scopes: Seque
     return {batch.scope: batch for batch in map(_batch, rows)}
 
 
+def begun(connection: sqlite3.Connection, pipeline: str, shard: str) -> Batch | None:
+    """Return the batch that a log began again with, by a person's decision."""
+    row = connection.execute(
+        f"{_BATCH} WHERE b.pipeline = ? AND b.shard = ? AND b.operation = 'restate' ORDER BY b.id DESC LIMIT 1",
+        (pipeline, shard),
+    ).fetchone()
+    return _batch(row) if row else None
+
+
+def given_up(connection: sqlite3.Connection, pipeline: str) -> list[tuple[Batch, int]]:
+    """Return the batches before which positions were given up, each with where its log had ended."""
+    found = connection.execute(f"{_BATCH} WHERE b.pipeline = ? AND b.operation = 'skip' ORDER BY b.id", (pipeline,))
+    ended = "SELECT upper FROM etl_batch WHERE pipeline = ? AND shard = ? AND id < ? ORDER BY id DESC LIMIT 1"
+    pairs = []
+    for batch in map(_batch, found.fetchall()):
+        row = connection.execute(ended, (pipeline, batch.shard, batch.id)).fetchone()
+        pairs.append((batch, int(row[0]) if row else 0))
+    return pairs
+
+
+def batches_beyond(connection: sqlite3.Connection, pipeline: str, shard: str, position: int, since: int) -> list[Batch]:
+    """Return the batches of a log, from the batch ``since`` on, that consumed events beyond a position."""
+    rows = connection.execute(
+        f"{_BATCH} WHERE b.pipeline = ? AND b.shard = ? AND b.upper > ? AND b.lower IS NOT NULL AND b.lower < b.upper "
+        "AND b.id >= ? ORDER BY b.id",
+        (pipeline, shard, position, since),
+    )
+    return [_batch(row) for row in rows]
+
+
+def batches_of_delivery(connection: sqlite3.Connection, delivery: Delivery) -> list[Batch]:
+    """Return the batches of one delivery in commit order."""
+    rows = connection.execute(
+        f"{_BATCH} WHERE (b.pipeline, b.scope, b.delivery, b.revision) = (?, ?, ?, ?) ORDER BY b.id",
+        (delivery.pipeline, delivery.scope, delivery.name, delivery.revision),
+    )
+    return [_batch(row) for row in rows]
+
+
 def insert_batch(connection: sqlite3.Connection, batch: Batch, supersedes: int | None) -> str:
     """Write a ledger entry under its id; returns the time that the database gave it."""
     values = (
@@ -104,8 +143,8 @@ def insert_batch(connection: sqlite3.Connection, batch: Batch, supersedes: int |
         *(*batch.counts.as_dict().values(), supersedes),
     )
     marks = ", ".join("?" * len(values))
-    values = (*values, batch.shard, batch.continues, batch.manifest)
-    connection.execute(f"INSERT INTO etl_batch ({_COLUMNS}) VALUES ({marks}, {NOW}, ?, ?, ?)", values)
+    values = (*values, batch.shard, batch.continues, batch.manifest, batch.events_sha256)
+    connection.execute(f"INSERT INTO etl_batch ({_COLUMNS}) VALUES ({marks}, {NOW}, ?, ?, ?, ?)", values)
     return str(connection.execute("SELECT committed_at FROM etl_batch WHERE id = ?", (batch.id,)).fetchone()[0])
 
 
@@ -121,6 +160,13 @@ def position(connection: sqlite3.Connection, pipeline: str, shard: str = "") -> 
     return positions(connection, pipeline).get(shard)
 
 
+def log_position(connection: sqlite3.Connection, pipeline: str, shard: str) -> int | None:
+    """Return the committed position of a log's shard; None before its first batch, and where another pattern has one."""
+    row = connection.execute("SELECT identity FROM etl_table WHERE pipeline = ?", (pipeline,)).fetchone()
+    own = row is not None and json.loads(row[0])["operation"] == "consume"
+    return position(connection, pipeline, shard) if own else None
+
+
 def move_position(connection: sqlite3.Connection, batch: Batch) -> None:
     """Move forward to where the batch ends; a late snapshot does not take the watermark back."""
     connection.execute(
@@ -130,9 +176,9 @@ def move_position(connection: sqlite3.Connection, batch: Batch) -> None:
     )
 
 
-def forget_position(connection: sqlite3.Connection, pipeline: str) -> None:
+def forget_position(connection: sqlite3.Connection, pipeline: str, shard: str = "") -> None:
     """Begin anew, with a table that is made anew."""
-    connection.execute("DELETE FROM etl_progress WHERE pipeline = ?", (pipeline,))
+    connection.execute("DELETE FROM etl_progress WHERE pipeline = ? AND shard = ?", (pipeline, shard))
 
 
 def generation(connection: sqlite3.Connection, pipeline: str, scope: str) -> tuple[int, str]:
@@ -154,6 +200,12 @@ def issue(connection: sqlite3.Connection, pipeline: str, scope: str, run: str) -
     number = generation(connection, pipeline, scope)[0] + 1
     connection.execute(f"INSERT INTO etl_writer VALUES (?, ?, ?, ?, {NOW})", (pipeline, scope, number, run))
     return Claim(pipeline, scope, run, number)
+
+
+def fence(connection: sqlite3.Connection, pipeline: str, scopes: Sequence[str], run: str) -> None:
+    """Issue a generation of these scopes to a run, so that no other run that holds one can write to them."""
+    for scope in scopes:
+        issue(connection, pipeline, scope, run)
 
 
 _DELIVERY = (
@@ -241,3 +293,28 @@ def forget_refusal(connection: sqlite3.Connection, batch: Batch) -> None:
         "WHERE pipeline = ? AND scope = ? AND name = ? AND revision = ? AND refused_kind IS NOT NULL",
         (batch.pipeline, batch.scope, batch.delivery, batch.revision),
     )
+
+
+def refused_as(connection: sqlite3.Connection, pipeline: str, kind: str) -> list[Delivery]:
+    """Return the deliveries whose newest revision was refused so."""
+    rows = connection.execute(
+        f"{_DELIVERY} d WHERE pipeline = ? AND refused_kind IS NOT NULL AND refused_kind = ? AND NOT EXISTS (SELECT 1 "
+        "FROM etl_delivery n WHERE (n.pipeline, n.scope, n.name) = (d.pipeline, d.scope, d.name) AND n.revision > d.revision)",
+        (pipeline, kind),
+    )
+    return [_recorded(row).delivery for row in rows]
+
+
+def forget_refusals(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> None:
+    """Let deliveries be asked for again: what they were refused for does not hold any more."""
+    connection.executemany(
+        "UPDATE etl_delivery SET refused_kind = NULL, refused_reason = NULL, refused_code = NULL, attempts = 0 "
+        "WHERE (pipeline, scope, name, revision) = (?, ?, ?, ?)",
+        [(d.pipeline, d.scope, d.name, d.revision) for d in deliveries],
+    )
+
+
+def scopes_claimed(connection: sqlite3.Connection, pipeline: str) -> list[str]:
+    """Return the scopes that a run has ever claimed."""
+    rows = connection.execute("SELECT DISTINCT scope FROM etl_writer WHERE pipeline = ?", (pipeline,))
+    return [scope for (scope,) in rows]

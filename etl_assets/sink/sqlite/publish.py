@@ -85,14 +85,27 @@ def publish(
     manifest = replace(extract.manifest, order=delivery.order)
     check_writer(connection, claim)
     ledger.record_delivery(connection, delivery)
-    ordinal = _ordinal(connection, restate, manifest) if restate else 0
+    begun = None
+    if isinstance(pipeline, ChangeLogTable):
+        begun = ledger.begun(connection, pipeline.name, shard_of(pipeline.partitions, manifest.scope))
+    again = restate is not None and not restate.skip_gap
+    if restate and again:
+        ordinal = _ordinal(connection, restate, manifest)
+    else:  # what follows the batch that a log began again with belongs to it
+        follows = begun and (begun.scope, begun.delivery, begun.revision) == manifest.identity[1:4]
+        ordinal = begun.ordinal if begun and follows else 0
     name = batch_id(*manifest.identity, ordinal, manifest.positions)
     partition = _partition(connection, manifest)
-    if restate or isinstance(pipeline, ChangeLogTable):
+    if again or isinstance(pipeline, ChangeLogTable):
         known = ledger.batch_named(connection, name)
     else:  # a delivery that was only ever restated is committed, too: a plain run of it has nothing to do
         known = ledger.last_batch_of(connection, *manifest.identity)
     if known:
+        if begun and known.id < begun.id:
+            raise Superseded(
+                f"{known.batch} is superseded: the log began again with {begun.batch} ({begun.reason}). Nothing was changed. "
+                "To let it begin again with this delivery, restate that with a reason"
+            )
         if isinstance(pipeline, ReplacedTable):
             _check_standing(connection, pipeline, partition, manifest)
         if restate or not (is_remade(pipeline) and _differs_by_contract(known, manifest)):
@@ -107,7 +120,7 @@ def publish(
         case PartitionedTable() | DerivedTable():
             done = _replace(connection, pipeline, manifest, partition, number, restate)
         case ChangeLogTable():
-            done = consume_events(connection, pipeline, extract, number, restate)
+            done = consume_events(connection, pipeline, extract, number, restate, claim)
         case WatermarkTable():
             done = merge_snapshot(connection, pipeline, manifest, number, restate)
     batch = Batch(
@@ -120,7 +133,7 @@ def publish(
         order=manifest.order,
         transform_version=manifest.transform_version,
         ordinal=ordinal,
-        operation="restate" if restate else pipeline.operation,
+        operation=done.operation or ("restate" if restate else pipeline.operation),
         reason=restate.reason if restate else CONTRACT_CHANGED if ordinal else None,
         operation_id=restate.operation if restate else None,
         digest=manifest.digest,
@@ -141,6 +154,7 @@ def publish(
         committed_at="",
         shard=shard_of(pipeline.partitions, manifest.scope),
         continues=manifest.continues,
+        events_sha256=manifest.events_sha256,
         manifest=extract.sha256,
     )
     committed_at = ledger.insert_batch(connection, batch, partition.batch.id if partition.batch else None)
@@ -196,7 +210,7 @@ def already_committed(known: Batch, manifest: Manifest, current: Batch | None) -
         )
         advice = (
             "Its events are consumed: take the change of the contract back, or deliver correcting events"
-            if known.operation == "consume"
+            if known.operation == "consume" or known.events_sha256
             else "Raise the transform's version, so that the ledger can tell the two apart"
         )
         raise BatchIdentityConflict(

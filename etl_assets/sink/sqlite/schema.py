@@ -166,6 +166,12 @@ _THIRD: tuple[Step, ...] = (
     reorder_names,
     # A contract, other than its batch's, under which a committed delivery was found to give the rows that are committed.
     "ALTER TABLE etl_delivery ADD COLUMN proved_code TEXT",
+    # The sha256 of what the events of a log's batch say: an overlapping delivery is compared with it.
+    "ALTER TABLE etl_batch ADD COLUMN events_sha256 TEXT",
+    "CREATE INDEX etl_batch_positions ON etl_batch (pipeline, shard, upper) WHERE lower IS NOT NULL",
+    "CREATE INDEX etl_batch_begun ON etl_batch (pipeline, shard, id) WHERE operation = 'restate'",
+    "CREATE INDEX etl_delivery_refused ON etl_delivery (pipeline) WHERE refused_kind IS NOT NULL",
+    "CREATE INDEX etl_batch_given_up ON etl_batch (pipeline, id) WHERE operation = 'skip'",
 )
 
 MIGRATIONS: Sequence[Sequence[Step]] = (_FIRST, _SECOND, _THIRD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from etl_assets.contract import ReplacedTable
 from etl_assets.model import Changes, Counts
@@ -15,11 +16,15 @@ from etl_assets.sink.sqlite.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What replacing did, and how many rows of the partition are in the table now."""
+    """What replacing did, and how many rows of the partition are in the table now.
+
+    ``operation`` is the ledger's word for it, where that is not the pipeline's own.
+    """
 
     counts: Counts
     changes: Changes
     rows: int
+    operation: Literal["consume", "skip", "restate"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ def verify_versions(connection: sqlite3.Connection, pipeline: str, table: str) -
         return []
     # A restatement makes the table anew, and progress begins with it.
     uppers = connection.execute(
-        "SELECT shard, max(upper) FROM etl_batch WHERE pipeline = ?1 AND id >= "
-        "(SELECT coalesce(max(id), 0) FROM etl_batch WHERE pipeline = ?1 AND operation = 'restate') GROUP BY shard",
+        "SELECT shard, max(upper) FROM etl_batch b WHERE pipeline = ?1 AND id >= (SELECT coalesce(max(id), 0) FROM etl_batch r "
+        "WHERE r.pipeline = ?1 AND r.shard = b.shard AND r.operation = 'restate') GROUP BY shard",
         (pipeline,),
     ).fetchall()
     differences = []
@@ -51,10 +51,11 @@ def verify_versions(connection: sqlite3.Connection, pipeline: str, table: str) -
 
 
 def _broken_chains(connection: sqlite3.Connection, pipeline: str) -> list[str]:
-    """Batches of a log that do not begin where the one before them in their shard ended."""
+    """Batches of a log that do not begin where the one before them in their shard ended, by nobody's decision."""
     rows = connection.execute(
-        "SELECT batch, lower, ended FROM (SELECT id, batch, lower, lag(upper) OVER (PARTITION BY shard ORDER BY id) AS ended "
-        "FROM etl_batch WHERE pipeline = ? AND operation = 'consume') WHERE lower <> ended ORDER BY id",
+        "SELECT batch, lower, ended FROM (SELECT id, batch, lower, operation, "
+        "lag(upper) OVER (PARTITION BY shard ORDER BY id) AS ended "
+        "FROM etl_batch WHERE pipeline = ? AND lower IS NOT NULL) WHERE lower <> ended AND operation = 'consume' ORDER BY id",
         (pipeline,),
     )
     return [

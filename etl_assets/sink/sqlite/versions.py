@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from etl_assets.errors import VersionConflict
 from etl_assets.model import DELETED, POSITION, VERSION, Counts
@@ -197,10 +198,11 @@ def withdraw_absent(
     return counts.plus(deleted=gone)
 
 
-def clear_versions(connection: sqlite3.Connection, table: str) -> int:
-    """Forget all versions; how many rows were live."""
-    live = connection.execute(f"SELECT count(*) FROM main.{table} WHERE NOT {quoted(DELETED)}").fetchone()[0]
-    connection.execute(f"DELETE FROM main.{table}")
+def clear_versions(connection: sqlite3.Connection, table: str, which: str = "1", values: tuple[Any, ...] = ()) -> int:
+    """Forget all versions, or ``which`` of them; return how many of the rows were live."""
+    query = f"SELECT count(*) FROM main.{table} WHERE NOT {quoted(DELETED)} AND {which}"
+    live = connection.execute(query, values).fetchone()[0]
+    connection.execute(f"DELETE FROM main.{table} WHERE {which}", values)
     return int(live)
 
 

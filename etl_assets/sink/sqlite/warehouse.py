@@ -13,11 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from etl_assets.contract import DerivedTable, Pipeline, WatermarkTable
-from etl_assets.errors import EtlError, StaleWriter, UnknownMessage, UnknownPipeline
+from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, WatermarkTable
+from etl_assets.contract.partitions import shard_of, shards_of
+from etl_assets.errors import EtlError, RewrittenLog, StaleWriter, UnknownMessage, UnknownPipeline
 from etl_assets.model import (
     Batch,
     Claim,
+    Consumed,
     Delivery,
     Extract,
     LedgerEntry,
@@ -204,6 +206,41 @@ class SQLiteWarehouse:
         """How far a change log's shard or a series of snapshots is consumed."""
         with self._reading() as connection:
             return ledger.position(connection, pipeline, shard) if connection else None
+
+    def begun(self, pipeline: ChangeLogTable) -> dict[str, Batch]:
+        """For each shard of a log, the batch that it began again with, by a person's decision."""
+        with self._reading() as connection:
+            found = {
+                s: connection and ledger.begun(connection, pipeline.name, s) for s in shards_of(pipeline.partitions)
+            }
+            return {shard: batch for shard, batch in found.items() if batch}
+
+    def disputed(self, pipeline: ChangeLogTable) -> list[Delivery]:
+        """Deliveries of a log that say something else than what is committed at their positions."""
+        with self._reading() as connection:
+            return ledger.refused_as(connection, pipeline.name, RewrittenLog.__name__) if connection else []
+
+    def given_up(self, pipeline: ChangeLogTable) -> list[tuple[Batch, int]]:
+        """Batches before which positions were given up, each with where the log had ended."""
+        with self._reading() as connection:
+            return ledger.given_up(connection, pipeline.name) if connection else []
+
+    def consumed(self, pipeline: ChangeLogTable, delivery: Delivery, lower: int) -> Consumed:
+        """What the ledger has of a log around a delivery that begins after the position ``lower``."""
+        name, shard = pipeline.name, shard_of(pipeline.partitions, delivery.scope)
+        with self._reading() as connection:
+            if connection is None:
+                return Consumed(None, None, (), (), ())
+            begun = ledger.begun(connection, name, shard)
+            since = begun.id if begun else 0
+            batches = ledger.batches_of_delivery(connection, delivery)
+            return Consumed(
+                position=ledger.log_position(connection, name, shard),
+                begun=begun,
+                own=tuple(b for b in batches if b.id >= since),
+                former=tuple(b for b in batches if b.id < since),
+                beyond=tuple(ledger.batches_beyond(connection, name, shard, lower, since)),
+            )
 
     def rows(self, pipeline: str) -> dict[str, int]:
         """Rows of each scope in the table, by the ledger."""
