@@ -23,9 +23,12 @@ class Early:
         self._waiting: list[tuple[int, Turn, Outcome]] = []
 
     def takes(self, turn: Turn, outcome: Outcome) -> bool:
-        """Set a delivery aside if its outcome is a gap; return whether it is."""
+        """Set a delivery aside if it does not begin where the log ends; return whether it is.
+
+        It may also have been prepared before a delivery that it overlaps was committed: then it is its turn at once.
+        """
         lower = outcome.extract.manifest.lower if outcome.extract else None
-        if not isinstance(outcome.error, UnexpectedCursor) or lower is None or lower <= self._position():
+        if not isinstance(outcome.error, UnexpectedCursor) or lower is None or lower == self._position():
             return False
         self._waiting.append((lower, turn, outcome))
         self._waiting.sort(key=lambda waits: waits[0])

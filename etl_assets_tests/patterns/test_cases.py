@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from etl_assets.contract import Daily, decimal, integer, quarantine, text, timestamp
-from etl_assets.errors import BadEvent, BatchIdentityConflict, InvalidRows, Superseded, UnexpectedCursor
+from etl_assets.errors import BadEvent, BatchIdentityConflict, InvalidRows, Superseded, RewrittenLog
 from etl_assets.staging.extract import rejected_lines
 from etl_assets_tests.patterns.kinds import KINDS, ORDERED, SNAPSHOTS, Kind, coded, day
 from etl_assets_tests.patterns.logs import done, kept, lines, position, prices
@@ -115,27 +115,23 @@ def test_snapshots_a_then_b_then_a_under_one_name_are_three_deliveries(kind: Kin
     assert world.warehouse.verify(kind.pipeline) == []
 
 
-def test_a_log_that_is_rewritten_under_its_name_and_put_back_is_consumed_once_and_not_asked_for_again(
-    tmp_path: Path,
-) -> None:
+def test_a_log_that_is_rewritten_under_its_name_is_refused_until_it_is_put_back(tmp_path: Path) -> None:
     kind = KINDS["log"]
     world = kind.world(tmp_path)
     arrive(kind, world, 1)
-    before, at = kept(world), position(world)
-    for number in (2, 1):
-        # Other events for the positions that are committed: those of the log are not told apart by their name.
-        world.deliver(day(1), kind.content(number).replace('"pos": 4', '"pos": 1').replace('"pos": 5', '"pos": 2')
-                      .replace('"pos": 6', '"pos": 3'), "1.jsonl")  # fmt: skip
-        (outcome,) = world.load_pending()
-        assert isinstance(outcome.error, UnexpectedCursor)
-        assert "an overlap" in outcome.message
-        assert (kept(world), position(world)) == (before, at)
-        assert world.load_pending() == []
-    assert states(world) == [
-        (day(1), "1.jsonl", 1, "committed"),
-        (day(1), "1.jsonl", 2, "superseded"),
-        (day(1), "1.jsonl", 3, "superseded"),
-    ]
+    at = position(world)
+    # Other events for the positions that are committed.
+    world.deliver(day(1), kind.content(2).replace('"pos": 4', '"pos": 1').replace('"pos": 5', '"pos": 2')
+                  .replace('"pos": 6', '"pos": 3'), "1.jsonl")  # fmt: skip
+    before = kept(world)
+    (outcome,) = world.load_pending()
+    assert isinstance(outcome.error, RewrittenLog)
+    assert "an overlap" in outcome.message
+    assert (kept(world), states(world)[-1]) == (before, (day(1), "1.jsonl", 2, "refused"))
+    world.deliver(day(1), kind.content(1), "1.jsonl")
+    assert [o.counts.source for o in world.load_pending()] == [0]
+    assert (position(world), world.load_pending()) == (at, [])
+    assert [state[3] for state in states(world)] == ["committed", "refused", "committed"]
     arrive(kind, world, 2)
     assert world.rows() == kind.rows(2)
 
@@ -161,13 +157,9 @@ def test_the_same_bytes_under_a_new_name_change_no_row_and_are_settled_at_once(k
     before, at = world.state()[table], position(world)
     copy = kind.deliver(world, 2, f"9{kind.suffix}")
     outcome = world.load_pending()[-1]
-    if kind.name == "log":
-        assert isinstance(outcome.error, UnexpectedCursor)
-    else:
-        assert outcome.status == "committed", outcome.message
+    assert outcome.status == "committed", outcome.message
     assert (world.state()[table], position(world), world.rows()) == (before, at, kind.rows(2))
-    wanted = "superseded" if kind.name == "log" else "committed"
-    assert (kind.scope(2), copy.name, 1, wanted) in states(world)
+    assert (kind.scope(2), copy.name, 1, "committed") in states(world)
     assert world.load_pending() == []
 
 
@@ -179,8 +171,7 @@ def test_two_identical_files_that_come_at_once_are_both_settled(kind: Kind, tmp_
     while outcomes := world.load_pending():
         assert len(outcomes) <= 2
     found = [state for *_, state in states(world)]
-    wanted = {"log": ["committed", "superseded"]}
-    assert found == wanted.get(kind.name, ["superseded", "committed"] if kind.replaces else ["committed"] * 2)
+    assert found == (["superseded", "committed"] if kind.replaces else ["committed"] * 2)
     assert world.rows() == kind.rows(1)
     assert world.warehouse.verify(kind.pipeline) == []
 

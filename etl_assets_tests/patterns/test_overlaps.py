@@ -213,10 +213,14 @@ def test_a_change_of_key_overlaps_as_one_event(tmp_path: Path) -> None:
         assert sum(b.counts.source for b in log.ledger()) == 4
 
 
-def test_two_files_of_a_day_that_overlap_give_each_event_once(log: World) -> None:
-    log.deliver(A, lines(*EVENTS[2:]), "a.jsonl")
-    log.deliver(A, lines(*EVENTS[:4]), "b.jsonl")
-    assert [o.status for o in log.load(A)] == ["committed", "committed"]
+@pytest.mark.parametrize("second", [A, B])
+@pytest.mark.parametrize("names", [("1.jsonl", "2.jsonl"), ("2.jsonl", "1.jsonl")])
+def test_two_files_that_overlap_and_come_together_give_each_event_once(
+    log: World, names: tuple[str, str], second: str
+) -> None:
+    log.deliver(A, lines(*EVENTS[:4]), names[0])
+    log.deliver(second, lines(*EVENTS[2:]), names[1])
+    assert [o.status for o in log.load_pending()] == ["committed", "committed"]
     assert is_whole(log)
     before = kept(log)
     log.load(A)
