@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from etl_assets.contract import Daily, decimal, integer, quarantine, text, timestamp
-from etl_assets.errors import BadEvent, BatchIdentityConflict, InvalidRows, Superseded, RewrittenLog
+from etl_assets.errors import BadEvent, BatchIdentityConflict, InvalidRows, RewrittenLog, Superseded
 from etl_assets.staging.extract import rejected_lines
 from etl_assets_tests.patterns.kinds import KINDS, ORDERED, SNAPSHOTS, Kind, coded, day
 from etl_assets_tests.patterns.logs import done, kept, lines, position, prices

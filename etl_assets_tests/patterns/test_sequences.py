@@ -164,6 +164,10 @@ class Files(RuleBasedStateMachine):
                     done.append(outcome)
         finally:
             connections.sqlite3.connect = connect
+        self.catch_up(scope, done, before)
+
+    def catch_up(self, scope: str, done: list[Outcome], before: int) -> None:
+        """Bring the model to where a run was struck: after its answers, and perhaps after a commit without one."""
         outcomes = iter(done)
         for number in sorted(self.arrived[scope]):
             outcome = next(outcomes, None)
@@ -248,18 +252,46 @@ class LogMachine(Files):
         """The position at which a delivery begins."""
         return next(p for p in range(1, len(self.log) + 1) if self.line(p, *self.log[p - 1]) == events[0])
 
-    def stops(self, scope: str, number: int, verdict: str) -> bool:
-        events = self.arrived[scope][number].splitlines()
-        behind = verdict == "UnexpectedCursor" and self.first(events) + len(events) - 1 <= self.consumed
-        return super().stops(scope, number, verdict) and not behind
+    def follow(self, scope: str, outcomes: Iterator[Outcome]) -> None:
+        """All that a run says of a scope: each of its files, in the order of their positions; what waits comes last."""
+        if not self.arrived[scope]:
+            assert type(next(outcomes).error).__name__ == "MissingDelivery"
+        for _ in self.arrived[scope]:
+            self.answer(next(outcomes))
+
+    def answer(self, outcome: Outcome) -> None:
+        assert outcome.delivery
+        self.settle(outcome, int(outcome.delivery.name.removesuffix(self.suffix)))
+
+    @rule(order=orders)
+    def load_twice(self, order: list[str]) -> None:
+        """A day that waits for a later one is consumed by the next run."""
+        for _ in range(len(order) - 1):
+            self.load(order)
+        super().load_twice(order)
+
+    def catch_up(self, scope: str, done: list[Outcome], before: int) -> None:
+        """Some answers of a run that was struck are lost, and with the last of them perhaps a commit is."""
+        for outcome in done if self.arrived[scope] else ():
+            self.answer(outcome)
+        known = {outcome.batch for outcome in done}
+        last = self.world.ledger()[-1:] if len(self.world.ledger()) > before else []
+        if last and last[0].batch not in known:
+            number = int(last[0].delivery.removesuffix(self.suffix))
+            assert self.publish(self.place(scope, number), self.arrived[scope][number]) == "committed"
+        for delivery in (r.delivery for r in self.world.warehouse.deliveries("prices", [scope])):
+            number = int(delivery.name.removesuffix(self.suffix))
+            if delivery.revision == self.place(scope, number)[2]:
+                self.recorded[scope, number] = (delivery.revision, self.arrived[scope][number])
 
     def publish(self, place: Place, content: str, restated: bool = False) -> str:
         if (place, 1) in self.committed:
             return "already committed"
         events = content.splitlines()
-        if self.first(events) != self.consumed + 1:
+        if self.first(events) > self.consumed + 1:
             return "UnexpectedCursor"
-        self.consumed += len(events)
+        # What is consumed already says the same here, and the rest of it is taken.
+        self.consumed = max(self.consumed, self.first(events) + len(events) - 1)
         self.committed.append((place, 1))
         return "committed"
 
