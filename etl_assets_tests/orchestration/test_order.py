@@ -253,12 +253,23 @@ def test_a_day_without_a_delivery_that_is_launched_alone_is_missing(log: Desk) -
     assert "MissingDelivery" in log.failure(log.launch(A))
 
 
-def test_a_log_is_not_restated_and_says_so(log: Desk) -> None:
+def test_a_person_begins_a_log_again_or_gives_positions_up_in_the_launchpad(log: Desk) -> None:
     deliver(log, A)
     log.launch(A)
-    said = log.failure(log.launch(A, restate=True, reason="because"))
-    assert "a change log is not restated. Deliver correcting events instead" in said
-    assert len(log.world.ledger()) == 1
+    log.world.deliver(B, lines(upsert(1, 1, 9, "made again")), "1.jsonl")
+    assert "RewrittenLog" in log.failure(log.launch(B))
+    assert log.launch(B, restate=True, reason="made again").success
+    assert [row[:2] for row in log.world.rows()] == [(9, "made again")]
+    log.world.deliver(D, lines(upsert(5, 5, 9, "after a gap")), "1.jsonl")
+    assert "positions 2 to 4 are missing: a gap" in log.failure(log.launch(D))
+    assert log.launch(D, skip_gap=True, reason="lost at the source").success
+    assert [(b.operation, b.reason) for b in log.world.ledger()] == [
+        ("consume", None),
+        ("restate", "made again"),
+        ("skip", "lost at the source"),
+    ]
+    assert log.status("prices") == dict.fromkeys((A, B, D), "MATERIALIZED")
+    assert log.world.warehouse.verify(log.world.pipeline) == []
 
 
 # ------------------------------------------------------------------ snapshots

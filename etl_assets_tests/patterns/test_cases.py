@@ -127,7 +127,7 @@ def test_a_log_that_is_rewritten_under_its_name_is_refused_until_it_is_put_back(
     (outcome,) = world.load_pending()
     assert isinstance(outcome.error, RewrittenLog)
     assert "an overlap" in outcome.message
-    assert (kept(world), states(world)[-1]) == (before, (day(1), "1.jsonl", 2, "refused"))
+    assert (kept(world), states(world)[-1]) == (before, (day(1), "1.jsonl", 2, "needs attention"))
     world.deliver(day(1), kind.content(1), "1.jsonl")
     assert [o.counts.source for o in world.load_pending()] == [0]
     assert (position(world), world.load_pending()) == (at, [])
