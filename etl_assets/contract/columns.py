@@ -18,6 +18,8 @@ Bound = int | float | Decimal | str | dt.date | dt.datetime | None
 
 #: SQLite's own limit is 2,000 columns a table; two are ours.
 MAX_COLUMNS = 1_998
+#: Tables of versions have more of their own, and so has what is compared with them.
+MAX_COLUMNS_OF_VERSIONS = 1_990
 
 #: Quoted or not, a view or a copy of a column of these names has another name, and reading it gives the literal; a table of
 #: these names hides functions that the ledger and contracts call.

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from etl_assets.contract.columns import MAX_COLUMNS, Column, Frozen, Identifier
+from etl_assets.contract.columns import MAX_COLUMNS, MAX_COLUMNS_OF_VERSIONS, Column, Frozen, Identifier
 from etl_assets.contract.naming import check_group, check_name, check_owners
 from etl_assets.contract.notification import Notification, Topic, check_notifications
 from etl_assets.contract.partitions import Partitions, ShardedPartitions, Static, StaticPartitions, TimePartitions
@@ -84,6 +84,10 @@ class Table(Frozen):
     @model_validator(mode="after")
     def _table_holds_together(self) -> Self:
         self._check_names(self.columns)
+        if len(self.columns) > self.most_columns:
+            raise ValueError(
+                f"columns: {len(self.columns)} are more than the {self.most_columns} that such a table can hold"
+            )
         self._check_named("key", self.key)
         if len(set(self.key)) != len(self.key):
             raise ValueError("key: a column stands twice")
@@ -93,6 +97,11 @@ class Table(Frozen):
         columns = [*(c.name for c in self.columns), *own]
         check_notifications(self.notifications, self.table, columns, wider=self.takes_new_columns)
         return self
+
+    @property
+    def most_columns(self) -> int:
+        """How many columns of its own such a table can have in the database."""
+        return MAX_COLUMNS if self.operation == "replace" else MAX_COLUMNS_OF_VERSIONS
 
     def _check_named(self, field: str, names: tuple[str, ...]) -> None:
         known = {c.name for c in self.columns}

@@ -253,3 +253,25 @@ def test_a_table_of_any_name_is_loaded_and_read_back(tmp_path: Path, name: str) 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_of_every_name_is_loaded_and_read_back(tmp_path: Path, name: str) -> None:
     load_under(tmp_path, name)
+
+
+def test_a_table_of_versions_with_as_many_columns_as_allowed_is_merged(tmp_path: Path) -> None:
+    names = [f"c{n}" for n in range(1_988)]
+
+    def table(*more: str) -> WatermarkTable:
+        return WatermarkTable(
+            name="named",
+            partitions=YEAR,
+            landing="named/{partition}/*.csv",
+            columns=[integer("id"), integer("u"), *(text(n) for n in (*names, *more))],
+            key=["id"],
+            updated="u",
+        )
+
+    with pytest.raises(ContractError, match="1991 are more than the 1990 that such a table can hold"):
+        table("one_more")
+    world = World(tmp_path, table())  # type: ignore[arg-type]
+    for number in ("1", "2"):
+        world.deliver(A, content(["id", "u", *names], ["1", number, *(number for _ in names)]), f"{number}.csv")
+        committed(world, A)
+    assert world.sql("SELECT u, c0, c1987 FROM named") == [(2, "2", "2")]

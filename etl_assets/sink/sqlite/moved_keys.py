@@ -172,8 +172,8 @@ def give_back(connection: sqlite3.Connection, target: Target) -> dict[int, int]:
     order = _order_of(target, "a")
     keys = ", ".join(f"a.{quoted(k)}" for k in table.key)
     connection.execute(
-        f"CREATE TEMP TABLE coming_back AS SELECT {keys}, {PARTITION} AS _other FROM ("
-        f"SELECT a.*, row_number() OVER (PARTITION BY {keys} ORDER BY {order} DESC) AS _place FROM main.{table.aside} a "
+        f"CREATE TEMP TABLE coming_back AS SELECT {keys}, _other FROM (SELECT {keys}, a.{PARTITION} AS _other, "
+        f"row_number() OVER (PARTITION BY {keys} ORDER BY {order} DESC) AS _place FROM main.{table.aside} a "
         f"WHERE NOT EXISTS (SELECT 1 FROM main.{table.sql} t WHERE {target.same_key('t', 'a')})) a WHERE _place = 1"
     )
     returned = dict(connection.execute("SELECT _other, count(*) FROM temp.coming_back GROUP BY _other").fetchall())

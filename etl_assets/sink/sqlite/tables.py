@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from etl_assets.contract import Pipeline, Repair, ReplacedTable
-from etl_assets.contract.columns import MAX_COLUMNS
 from etl_assets.errors import BadHeader, ContractError, EtlError
 from etl_assets.model import DELETED, ExtractColumn
 from etl_assets.sink.sqlite.connection import quoted
@@ -78,10 +77,10 @@ def prepare_table(
     tables = (table.sql, *((table.aside,) if table.repaired else ()))
     folded = {name.casefold(): name for name in existing}
     forms = {} if new else dict(known)
-    if len({*existing, *(c.name for c in columns)}) > MAX_COLUMNS + 2:
+    if sum(not name.startswith("_") for name in {*existing, *(c.name for c in columns)}) > pipeline.most_columns:
         raise BadHeader(
-            f"{pipeline.name}: with the columns of this delivery the table would have more than {MAX_COLUMNS}, which it cannot "
-            "hold. Nothing was changed"
+            f"{pipeline.name}: with the columns of this delivery the table would have more than {pipeline.most_columns}, which "
+            "it cannot hold. Nothing was changed"
         )
     for column in columns:
         have, form = folded.get(column.name.casefold(), column.name), _form(pipeline, column)
