@@ -65,8 +65,11 @@ class Finder:
         if kept and kept[0] == print_now and now - kept[1] < KEPT_SECONDS:
             return kept[2]
         findings = find(self.settings, pipeline)
-        # Listed before the survey: what arrives in between makes the next fingerprint another one.
-        self._kept[pipeline.name] = (print_now, now, findings)
+        # Listed before the survey: what arrives in between makes the next fingerprint another one. A control file may be
+        # mended, which no listing shows.
+        self._kept.pop(pipeline.name, None)
+        if not any(s.arrival and s.arrival.control for s in (*findings.waiting, *findings.attention)):
+            self._kept[pipeline.name] = (print_now, now, findings)
         return findings
 
     def _fingerprint(self, pipeline: Pipeline, marks: Mapping[str, str]) -> int:

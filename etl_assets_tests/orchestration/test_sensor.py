@@ -119,3 +119,17 @@ def test_a_survey_is_made_again_only_where_something_has_changed(shop: Desk, mon
     assert looked_at() == []
     monkeypatch.setattr(findings, "KEPT_SECONDS", -1.0)
     assert looked_at() == [*NAMES]
+
+
+def test_a_control_file_that_is_mended_is_noticed_at_the_next_tick(desk: Desk) -> None:
+    counted = orders(row_count_file=".count")
+    desk = Desk(desk.world, desk.instance, counted)
+    deliver(desk.world, "orders")
+    control = desk.world.landing / "orders" / DAYS[0] / "1.csv.count"
+    control.write_text("2")
+    for _ in range(counted.attempts):
+        desk.carry_out(desk.tick())
+    assert not desk.tick().run_requests
+    control.write_text("1")
+    assert all(r.success for r in desk.carry_out(desk.tick()))
+    assert [b.scope for b in desk.world.ledger()] == [DAYS[0]]
