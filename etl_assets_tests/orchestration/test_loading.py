@@ -15,7 +15,7 @@ from etl_assets.contract import quarantine, repair
 from etl_assets.errors import SinkBusy, WarehouseError
 from etl_assets.orchestration import loading
 from etl_assets.sink import SQLiteWarehouse
-from etl_assets.sink.sqlite import warehouse as sqlite_warehouse
+from etl_assets.sink.sqlite import publish as publishing
 from etl_assets_tests.orchestration.desk import Desk
 from etl_assets_tests.world import DAYS, World, orders
 
@@ -267,7 +267,7 @@ def test_a_terminated_run_keeps_what_it_committed_and_rolls_back_what_it_was_at(
 ) -> None:
     deliver_three(desk.world)
     desk.world.load(DAYS[0])
-    insert = sqlite_warehouse.publish
+    insert = publishing.publish
 
     def terminated_on_the_second(connection, pipeline, claim, *rest):
         receipt = insert(connection, pipeline, claim, *rest)
@@ -280,7 +280,7 @@ def test_a_terminated_run_keeps_what_it_committed_and_rolls_back_what_it_was_at(
             time.sleep(5)
         return receipt
 
-    monkeypatch.setattr(sqlite_warehouse, "publish", terminated_on_the_second)
+    monkeypatch.setattr(publishing, "publish", terminated_on_the_second)
     result = desk.launch(*DAYS)
     run = desk.instance.get_run_by_id(result.run_id)
     assert run is not None

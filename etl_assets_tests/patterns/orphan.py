@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.sink import SQLiteWarehouse
-from etl_assets.sink.sqlite import warehouse
+from etl_assets.sink.sqlite import publish as publishing
 from etl_assets_tests.patterns.kinds import KINDS
 
 RUN = "orphan"
@@ -35,14 +35,14 @@ def pause(point: str) -> None:
 
         SQLiteWarehouse.publish = later  # type: ignore[method-assign]
     else:
-        applied = warehouse.publish
+        applied = publishing.publish
 
         def applying(*rest: Any) -> Any:
             receipt = applied(*rest)
             stop_once()
             return receipt
 
-        warehouse.publish = applying
+        publishing.publish = applying
 
 
 def main() -> None:
