@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 from etl_assets.contract import Column, DeliveredTable
@@ -27,7 +28,8 @@ def match_header(contract: DeliveredTable, text: Text) -> Layout:
     if blank:
         raise BadHeader(f"{place}: the header's column {_listed(blank)} is blank. A trailing delimiter adds one")
     positions: dict[str, int] = {}
-    for position, name in enumerate(header):
+    for position, delivered in enumerate(header):
+        name = _known_form(contract, delivered)
         if name in positions:
             raise BadHeader(
                 f"{place}: the header names {name!r} twice, as columns {positions[name] + 1} and {position + 1}; "
@@ -50,12 +52,26 @@ def match_header(contract: DeliveredTable, text: Text) -> Layout:
     return Layout(columns, (*fields, *(positions[name] for name in added)), added)
 
 
+def _known_form(contract: DeliveredTable, delivered: str) -> str:
+    """The contract's spelling of a name that differs from it in Unicode form only, as names from macOS do."""
+    if delivered.isascii():
+        return delivered
+    known = (name for c in (*contract.columns, *contract.inputs) for name in (c.name, *c.aliases))
+    composed = unicodedata.normalize("NFC", delivered)
+    return next((name for name in known if unicodedata.normalize("NFC", name) == composed), delivered)
+
+
 def _missing(place: str, text: Text, missing: list[str], others: list[str]) -> str:
     message = f"{place}: the header lacks {_listed(missing)}, which the contract requires"
     if len(text.header) == 1:
         other = next((d for d in ";\t|," if d != text.format.delimiter and d in text.header[0]), None)
         if other:
             return f"{message}; it looks separated by {other!r} where the contract says {text.format.delimiter!r}"
+    if len(others) == len(text.header):
+        return (
+            f"{message}; it has {_listed(others)} instead, of which the contract knows none. Is the line of the header missing, "
+            "and this the first row? Then deliver the file with its header"
+        )
     if others:
         return f"{message}; it has {_listed(others)} instead. If a column was renamed, give the new name as an alias"
     return f"{message}. If it may be absent, make it optional"

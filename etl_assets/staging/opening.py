@@ -40,12 +40,11 @@ _MAGIC = (
     (b"PK\x03\x04", "a zip archive"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Excel workbook (.xls)"),
     (b"%PDF-", "a PDF document"),
-    (b"PAR1", "a Parquet file"),
-    (b"BZh", "compressed with bzip2"),
+    (b"PAR1\x15", "a Parquet file"),
+    (b"BZh91AY&SY", "compressed with bzip2"),
     (b"\xfd7zXZ\x00", "compressed with xz"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
-    (b"Rar!", "a rar archive"),
     (b"SQLite format 3\x00", "an SQLite database"),
 )
 

@@ -13,10 +13,8 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
-import gzip
 import io
 import threading
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +26,7 @@ import pyarrow.csv as pc_csv
 
 from etl_assets.contract import FileFormat
 from etl_assets.errors import BadHeader, BadQuoting, BrokenDelivery, RaggedRow, Undecodable, ZeroBytes
+from etl_assets.staging.opening import HEAD, LIMITS, check_kind, open_bytes
 
 if TYPE_CHECKING:
     import _csv
@@ -35,7 +34,10 @@ if TYPE_CHECKING:
 CHUNK = 1 << 20
 #: Text handed over at a time; a single record may be larger, up to MAX_BLOCK.
 BLOCK = 4 << 20
-MAX_BLOCK = 512 << 20
+MAX_BLOCK = LIMITS.record
+
+#: What begins a file, and what ends one of DOS: elsewhere files were joined.
+MARK, CTRL_Z = "\ufeff", "\x1a"
 
 csv.field_size_limit(MAX_BLOCK)
 
@@ -46,7 +48,8 @@ class Text:
 
     ``header`` are the names as delivered. ``lines`` is an upper bound of the records. ``plain`` says that record n
     stands on line ``header_line + n``: no quoted line ends, no blank lines. ``irregular`` says that a quote stands where
-    only a record-by-record reader can tell whether it is allowed.
+    only a record-by-record reader can tell whether it is allowed. ``marked`` says that there is a byte order mark or an
+    end-of-file character below the header's line.
     """
 
     shown: str
@@ -60,6 +63,7 @@ class Text:
     quoted: bool
     irregular: bool
     plain: bool
+    marked: bool = False
 
     def lines_of(self, records: list[int]) -> dict[int, int]:
         """The physical line on which each of these records (counted from 1) starts."""
@@ -120,6 +124,7 @@ def open_text(path: Path, name: str, shown: str, form: FileFormat, scratch: Path
         quoted=quoted,
         irregular=scan.quotes.irregular or form.skip_lines > 0,
         plain=not quoted and not scan.blank_lines and not scan.bare_cr,
+        marked=scan.marked,
     )
 
 
@@ -129,19 +134,21 @@ class _Scan:
     lines: int = 1
     blank_lines: bool = False
     bare_cr: bool = False
+    marked: bool = False
 
 
 def _scan(path: Path, shown: str, form: FileFormat, compressed: bool, copy: Path | None) -> _Scan:
     """One pass over the bytes: decode strictly, refuse NUL, see quotes and blank lines, write UTF-8 to ``copy``."""
     scan, line = _Scan(_Quotes(form)), 1
     decoder = codecs.getincrementaldecoder("utf-8-sig" if _is_utf8(form) else form.encoding)("strict")
-    previous, held, empty = "", "", True
+    previous, held, empty, tail, unended = "", "", True, "", 0
     with (
-        gzip.open(path, "rb") if compressed else path.open("rb") as source,
+        open_bytes(path, shown, compressed) as source,
         copy.open("wb") if copy else contextlib.nullcontext() as out,
     ):
+        check_kind(source.peek(HEAD)[:HEAD], shown, form.encoding)
         while True:
-            chunk = _read(source, shown)
+            chunk = source.read(CHUNK)
             state = decoder.getstate()
             try:
                 text = held + decoder.decode(chunk, final=not chunk)
@@ -159,7 +166,12 @@ def _scan(path: Path, shown: str, form: FileFormat, compressed: bool, copy: Path
                 bad = line + _line_ends(text[: text.index("\0")])
                 raise BrokenDelivery(f"{shown}: line {bad}: a NUL byte: not a text file, or a damaged one")
             joined = previous + text
-            line += _line_ends(text)
+            ends = _line_ends(text)
+            line, unended = line + ends, 0 if ends else unended + len(text)
+            if unended > LIMITS.record:
+                raise BrokenDelivery(f"{shown}: line {line}: more than {LIMITS.record >> 20} MB, the limit of a record")
+            scan.marked = scan.marked or MARK in text or CTRL_Z in text
+            tail = (tail + text)[-8:]
             scan.quotes.look(encoded, last=not chunk)
             scan.blank_lines = scan.blank_lines or "\n\n" in joined or "\n\r" in joined
             scan.bare_cr = scan.bare_cr or ("\r" in text and text.count("\r") > text.count("\r\n"))
@@ -171,6 +183,10 @@ def _scan(path: Path, shown: str, form: FileFormat, compressed: bool, copy: Path
                 break
     if empty:
         raise ZeroBytes(f"{shown}: nothing but blank space, so not even a header. Deliver it again")
+    if tail.rstrip("\r\n").endswith(CTRL_Z):
+        raise BrokenDelivery(
+            f"{shown}: line {line}: the file ends in Ctrl-Z (0x1A), the end-of-file character of DOS. Deliver it without"
+        )
     scan.lines = line
     return scan
 
@@ -231,15 +247,6 @@ def _is_utf8(form: FileFormat) -> bool:
     return codecs.lookup(form.encoding).name in ("utf-8", "utf-8-sig")
 
 
-def _read(source: IO[bytes] | gzip.GzipFile, shown: str) -> bytes:
-    try:
-        return source.read(CHUNK)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise BrokenDelivery(
-            f"{shown}: not a whole gzip file ({error}): truncated or damaged. Deliver it again"
-        ) from error
-
-
 def _reader(lines: Iterator[str] | IO[str], form: FileFormat) -> _csv.Reader:
     if form.quote is None:
         return csv.reader(lines, delimiter=form.delimiter, quoting=csv.QUOTE_NONE)
@@ -264,7 +271,9 @@ def _header(path: Path, shown: str, form: FileFormat) -> tuple[tuple[str, ...], 
 
         def lines() -> Iterator[str]:
             nonlocal consumed, line
-            for text in file:
+            while text := file.readline(LIMITS.header - consumed + 1):
+                if consumed + len(text) > LIMITS.header:
+                    raise BadHeader(f"{shown}: line {line + 1}: the header has more than {LIMITS.header:,} characters")
                 consumed += len(text.encode())
                 line += 1
                 yield text
@@ -279,6 +288,11 @@ def _header(path: Path, shown: str, form: FileFormat) -> tuple[tuple[str, ...], 
             raise _quoting(shown, line, error) from error
     if names is None:
         raise BadHeader(f"{shown}: no header: the file ends within the {form.skip_lines} lines that are skipped")
+    if not form.skip_lines and names[0].lower().startswith("sep=") and len("".join(names)) <= len("sep=") + 1:
+        raise BadHeader(
+            f"{shown}: line {line}: {form.delimiter.join(names)!r} tells Excel the delimiter and is no header: say skip_lines=1 "
+            "in the contract's format, and the delimiter"
+        )
     return tuple(names), line, consumed
 
 
@@ -392,7 +406,9 @@ class Blocks:
 
 def _ragged(text: Text, line: int, fields: int) -> RaggedRow:
     hint = ""
-    if fields == 1 or len(text.header) == 1:
+    if fields == 1 and len(text.header) > 1 and line > text.header_line + 1:
+        hint = " Is it a footer, or is the file cut off there?"
+    elif fields == 1 or len(text.header) == 1:
         hint = f" Are fields separated by {text.format.delimiter!r}, as the contract says?"
     elif fields > len(text.header):
         hint = " Is a field unquoted that holds the delimiter?"

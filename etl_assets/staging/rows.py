@@ -21,6 +21,7 @@ from etl_assets.staging.casting import arrow_type, cast
 from etl_assets.staging.extract import REJECTS, candidate_format, candidate_name
 from etl_assets.staging.folding import fold
 from etl_assets.staging.header import Layout, match_header
+from etl_assets.staging.joined import find_joined
 from etl_assets.staging.reading import Text, open_text, read_batches
 from etl_assets.staging.rejects import Rejected, Rejects
 from etl_assets.staging.repeats import distinct
@@ -98,7 +99,8 @@ def _tables(
 def _typed(layout: Layout, batch: pa.RecordBatch, first: int, rejects: Rejects) -> pa.Table:
     """Type the fields of a batch; rows with a text that is no value go to the rejects as they were delivered."""
     arrays: list[pa.Array] = []
-    invalid: dict[int, list[str]] = {}
+    invalid = {row: [reason] for row, reason in find_joined(layout, batch, rejects.text).items()}
+    joined = frozenset(invalid)
     for column, field in zip(layout.columns, layout.fields, strict=True):
         if field is None:
             arrays.append(pa.nulls(batch.num_rows, arrow_type(column)))
@@ -106,6 +108,8 @@ def _typed(layout: Layout, batch: pa.RecordBatch, first: int, rejects: Rejects) 
         casted = cast(column, batch.column(field))
         arrays.append(casted.values)
         for row, reason in casted.invalid.items():
+            if row in joined:
+                continue
             invalid.setdefault(row, []).append(f"{column.name}: {reason}")
     records = pa.array(np.arange(first + 1, first + batch.num_rows + 1))
     table = pa.table([*arrays, records], names=[*(c.name for c in layout.columns), RECORD])
