@@ -10,6 +10,10 @@ from typing import Any
 import click
 
 from etl_assets.errors import EtlError, OperationalError
+from etl_assets.naming import shown
+
+#: Columns of what another program reads.
+PIPE = 1 << 16
 
 
 def print_document(document: dict[str, Any]) -> None:
@@ -20,15 +24,22 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*header, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in header:
+        table.add_column(name, overflow="fold")  # in a narrow terminal nothing is cut off
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(on_terminal, row))
     # A pipe has no width: do not fold what another program reads.
-    Console(width=None if sys.stdout.isatty() else 250, markup=False, highlight=False).print(table)
+    Console(width=None if sys.stdout.isatty() else PIPE, markup=False, highlight=False).print(table)
+
+
+def on_terminal(text: str) -> str:
+    """Return a text of several lines, without what a terminal would obey."""
+    return "\n".join(map(shown, text.split("\n")))
 
 
 def say_error(error: EtlError) -> None:
-    click.echo(f"error: {error}", err=True)
+    click.echo(f"error: {on_terminal(str(error))}", err=True)
 
 
 class errors_end_here:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from etl_assets import __version__
-from etl_assets.answers import errors_end_here, named_error, print_document, print_table, say_error
+from etl_assets.answers import errors_end_here, named_error, on_terminal, print_document, print_table, say_error
 from etl_assets.errors import EtlError, UnknownScope
 from etl_assets.naming import shown
 from etl_assets.outbox_cli import outbox, relay
@@ -186,7 +186,8 @@ class _progress:
         if self.quiet:
             return
         if outcome.error is not None:
-            click.echo(f"{outcome.pipeline}/{outcome.scope}: refused ({outcome.error.kind}): {outcome.error}", err=True)
+            where = f"{outcome.pipeline}/{outcome.scope}: refused ({outcome.error.kind})"
+            click.echo(on_terminal(f"{where}: {outcome.error}"), err=True)
         else:
             shown = " ".join(f"{k}={v:,}" for k, v in outcome.counts.as_dict().items() if v)
             click.echo(f"{outcome.batch}: {outcome.message}{f' ({shown})' if shown else ''}")
@@ -234,7 +235,11 @@ def deliveries(
                 }
             )
             return
-        rows = [(s.pipeline, s.scope, f"{s.name}#{s.revision}", s.state, s.reason) for f in surveys for s in f.statuses]
+        rows = [
+            (s.pipeline, shown(s.scope), f"{shown(s.name)}#{s.revision}", s.state, s.reason)
+            for f in surveys
+            for s in f.statuses
+        ]
         print_table(("pipeline", "partition", "delivery", "state", "reason"), rows)
         for found in surveys:
             _tell_misfits(found)
@@ -272,10 +277,10 @@ def ledger(
             print_document({"batches": [_batch_document(b) for b in batches]})
             return
         names = ("inserted", "updated", "deleted", "unchanged", "moved", "rejected")
-        rows = [
-            (b.batch, *(f"{getattr(b.counts, n):,}" for n in names), b.committed_at, b.reason or "") for b in batches
-        ]
-        print_table(("batch", *names, "committed", "reason"), rows)
+        # One column for all counts, of what is not 0: the names of batches are to have room in a narrow terminal.
+        counts = (" ".join(f"{n}={c:,}" for n in names if (c := getattr(b.counts, n))) for b in batches)
+        rows = [(b.batch, rows, b.committed_at, b.reason or "") for b, rows in zip(batches, counts, strict=True)]
+        print_table(("batch", "rows", "committed", "reason"), rows)
 
 
 def _batch_document(batch: Any) -> dict[str, Any]:

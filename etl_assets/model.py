@@ -10,7 +10,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from etl_assets.errors import may_pass_later
-from etl_assets.naming import is_later
+from etl_assets.naming import is_later, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Delivery:
     declared: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.pipeline}/{self.scope}/{self.name}#{self.revision}"
+        return f"{self.pipeline}/{shown(self.scope)}/{shown(self.name)}#{self.revision}"
 
     @property
     def place(self) -> tuple[str, int]:
@@ -394,13 +394,17 @@ class Consumed:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What publish answers. ``superseded_by`` is set when the batch is committed but no longer the current one."""
+    """What publish answers. ``superseded_by`` is set when the batch is committed but no longer the current one.
+
+    ``long_log`` is the size of a write-ahead log that is larger than the warehouse after the commit.
+    """
 
     status: Literal["committed", "already committed"]
     batch: Batch
     changes: Changes = field(default_factory=Changes)
     superseded_by: str | None = None
     locked_seconds: float = 0.0
+    long_log: int = 0
 
 
 @dataclass(frozen=True, slots=True)

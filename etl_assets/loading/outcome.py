@@ -47,4 +47,5 @@ class Outcome:
         if self.receipt is None:
             return "frozen, not published"
         newer = self.receipt.superseded_by
-        return f"{self.status}{f'; superseded by {newer}' if newer else ''}"
+        log = f"; the write-ahead log has grown to {self.receipt.long_log / 1e6:,.1f} MB: a reader keeps it from being reset"
+        return f"{self.status}{f'; superseded by {newer}' if newer else ''}{log if self.receipt.long_log else ''}"

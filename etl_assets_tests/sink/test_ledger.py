@@ -66,6 +66,8 @@ def test_an_older_ledger_is_migrated_once_and_keeps_what_it_holds(
     added = ("CREATE TABLE etl_note (text TEXT) STRICT",)
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, added))
     assert world.ledger() == ledger  # reading it comes first, and must not fail on what the older one lacks
+    assert world.state() == before
+    world.warehouse.claim(world.pipeline, [], "migrates")
     after = world.state()
     assert [row[0] for row in after.pop("etl_schema")] == [*known, len(known) + 1]
     assert after.pop("etl_note") == []
@@ -92,6 +94,8 @@ def test_progress_of_the_first_release_is_that_of_a_log_without_shards(
     assert world.warehouse.position("prices") == 4
     (batch,) = world.warehouse.ledger()
     assert (batch.lower, batch.upper, batch.shard, batch.continues, batch.committed_at) == (0, 4, "", False, "then")
+    assert world.sql("SELECT * FROM etl_progress") == [("prices", 4, 1)]
+    world.warehouse.claim(world.pipeline, [DAY], "migrates")
     assert world.sql("SELECT * FROM etl_progress") == [("prices", "", 4, 1)]
 
 

@@ -8,6 +8,7 @@ as an exception, Dagster's terminate included, rolls it back.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,10 @@ from etl_assets.errors import SinkBusy, WarehouseError
 #: How long a writer waits for the one before it, in seconds.
 BUSY_TIMEOUT = 60.0
 CACHE_KIB = 65_536
+#: A write-ahead log is cut down to this when it begins again.
+LOG_BYTES = 1 << 20
+#: How a file is opened that nobody can be asked to share: without its log, and without an index of it.
+ALONE = "ro&immutable=1"
 SQLITE_WANTED = (3, 37, 0)  # STRICT tables
 
 
@@ -29,9 +34,13 @@ def quoted(name: str) -> str:
 
 @dataclass(slots=True)
 class Held:
-    """How long a transaction held the write lock, in seconds: from BEGIN to the end of COMMIT."""
+    """How long a transaction held the write lock, in seconds: from BEGIN to the end of COMMIT.
+
+    ``log`` is the size of the write-ahead log that it left, where that is larger than the warehouse.
+    """
 
     seconds: float = 0.0
+    log: int = 0
 
 
 @contextlib.contextmanager
@@ -67,22 +76,60 @@ def writing(
                 raise
         finally:
             connection.close()
+        if held is not None:
+            held.log = _long_log(path)
+
+
+def _long_log(path: Path) -> int:
+    """The size of a log that is larger than its warehouse: the last connection removes it, unless a reader is left."""
+    log = _size(_beside(path, "-wal"))
+    return log if log > max(LOG_BYTES, path.stat().st_size) else 0
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 @contextlib.contextmanager
 def reading(path: Path, timeout: float = BUSY_TIMEOUT) -> Iterator[sqlite3.Connection | None]:
-    """One read transaction, a snapshot of the last commit; None where there is no warehouse yet. Writes no page."""
+    """One read transaction, a snapshot of the last commit; None where there is no warehouse yet. Writes no page.
+
+    Where the file or its folder cannot be written, a reader leaves nothing beside it. It reads the file alone if no log
+    holds a commit, and raises :class:`SinkBusy` when that file has changed meanwhile.
+    """
     with _translated(path):
         if not path.exists():
             yield None
             return
-        connection = _open(path, timeout, "rw")
+        mode = _reading_mode(path)
+        before = _stamp(path)
+        changed = False
+        connection = _open(path, timeout, mode)
         try:
             connection.execute("PRAGMA query_only = 1")
             connection.execute("BEGIN")
             yield connection
         finally:
             connection.close()
+            changed = mode == ALONE and _stamp(path) != before
+            if changed:
+                # What was read, or what went wrong with it, may be half of two commits.
+                raise SinkBusy(f"{path} was written while it was read without a lock. Run again")
+
+
+def _reading_mode(path: Path) -> str:
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        return "rw"
+    return "ro" if _size(_beside(path, "-wal")) else ALONE
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _open(path: Path, timeout: float, mode: str) -> sqlite3.Connection:
@@ -92,6 +139,7 @@ def _open(path: Path, timeout: float, mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(place, timeout=timeout, isolation_level=None, uri=True)
     try:
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("PRAGMA foreign_keys = ON")
     except BaseException:
@@ -120,6 +168,14 @@ def _enter_wal(connection: sqlite3.Connection, timeout: float) -> None:
         time.sleep(0.005)
 
 
+def _unwritable(path: Path) -> str:
+    """What cannot be written, and what to do about it."""
+    for file in (_beside(path, "-shm"), _beside(path, "-wal")):
+        if file.exists() and not os.access(file, os.W_OK):
+            return f"{file} cannot be written: check its owner, or remove it when no process has the warehouse open"
+    return "the file or its folder cannot be written: check owner and permissions. Nothing was changed"
+
+
 def _is_busy(error: sqlite3.Error) -> bool:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -141,12 +197,17 @@ def _translated(path: Path) -> Iterator[None]:
                 f"{path}: another writer held the warehouse for longer than the busy timeout ({error}). Nothing was "
                 "changed; run again"
             ) from error
+        # An extended code, such as SQLITE_READONLY_DIRECTORY, is a kind of what its last byte says.
         advice = {
-            "SQLITE_FULL": "the disk is full: free some space and run again",
-            "SQLITE_READONLY": "the file or its folder cannot be written: check owner and permissions",
-            "SQLITE_CANTOPEN": "the file cannot be opened: check the path, its folder and permissions",
-            "SQLITE_NOTADB": "the file is not a SQLite database: check ETL_WAREHOUSE",
-        }.get(name, "nothing was changed; see the error's name in SQLite's documentation")
+            sqlite3.SQLITE_FULL: "the disk is full: free some space and run again",
+            sqlite3.SQLITE_READONLY: _unwritable(path),
+            sqlite3.SQLITE_CANTOPEN: "the file cannot be opened: check the path, its folder and permissions. A reader of a "
+            "warehouse whose log holds a commit needs the files beside it, or the right to make them",
+            sqlite3.SQLITE_NOTADB: "the file is not a SQLite database: check ETL_WAREHOUSE",
+        }.get(
+            getattr(error, "sqlite_errorcode", 0) & 0xFF,
+            "nothing was changed; see the error's name in SQLite's documentation",
+        )
         raise WarehouseError(f"{path}: {error} ({name}); {advice}") from error
     except OSError as error:
         raise WarehouseError(f"{path}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Sequence
 
@@ -200,10 +201,32 @@ def migrate(connection: sqlite3.Connection) -> None:
         connection.execute(
             "CREATE TABLE etl_schema (version INTEGER PRIMARY KEY, release TEXT NOT NULL, applied_at TEXT NOT NULL) STRICT"
         )
+    _apply(connection, have)
+
+
+def overlay(connection: sqlite3.Connection) -> None:
+    """Show an older ledger as one of this release, in tables that only this connection sees: the ledger is not written."""
+    have = version(connection)
+    earlier = " ".join(step for steps in MIGRATIONS[:have] for step in steps if isinstance(step, str))
+    known = {"etl_schema", *re.findall(r"CREATE TABLE (\w+)", earlier)}
+    connection.execute("PRAGMA query_only = 0")
+    connection.execute("PRAGMA defer_foreign_keys = 1")  # until a commit, which never comes
+    found = connection.execute(
+        "SELECT name, sql FROM main.sqlite_master WHERE type = 'table' ORDER BY rowid"
+    ).fetchall()
+    for name, statement in found:
+        if name in known:
+            connection.execute(re.sub("^CREATE TABLE", "CREATE TEMP TABLE", statement))
+            connection.execute(f"INSERT INTO temp.{name} SELECT * FROM main.{name}")
+    _apply(connection, have, lambda statement: re.sub("^CREATE TABLE", "CREATE TEMP TABLE", statement))
+    connection.execute("PRAGMA query_only = 1")
+
+
+def _apply(connection: sqlite3.Connection, have: int, worded: Callable[[str], str] = str) -> None:
     for number, steps in enumerate(MIGRATIONS[have:], start=have + 1):
         for step in steps:
             if isinstance(step, str):
-                connection.execute(step)
+                connection.execute(worded(step))
             else:
                 step(connection)
         connection.execute(

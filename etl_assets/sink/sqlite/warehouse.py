@@ -111,7 +111,7 @@ class SQLiteWarehouse:
         held = Held()
         with writing(self.path, attach=stage.attach, timeout=self.busy_timeout, held=held) as connection:
             receipt = publish(connection, pipeline, claim, delivery, extract, restate)
-        return replace(receipt, locked_seconds=held.seconds)
+        return replace(receipt, locked_seconds=held.seconds, long_log=held.log)
 
     # ------------------------------------------------------------------ messages
 
@@ -305,16 +305,12 @@ class SQLiteWarehouse:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A read transaction on a ledger of this release's version; an older one is migrated first."""
+        """A read transaction on a ledger of this release's version; an older one is shown as one, and left as it is."""
         with reading(self.path, self.busy_timeout) as connection:
             have = schema.version(connection) if connection else 0
-            if have in (0, len(schema.MIGRATIONS)):
-                yield connection if have else None
-                return
-        with writing(self.path, timeout=self.busy_timeout) as connection:
-            schema.migrate(connection)
-        with reading(self.path, self.busy_timeout) as connection:
-            yield connection
+            if connection and 0 < have < len(schema.MIGRATIONS):
+                schema.overlay(connection)
+            yield connection if have else None
 
     def _has_rows(self, pipeline: str, scope: str) -> bool:
         with self._reading() as connection:
