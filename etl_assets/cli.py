@@ -227,13 +227,9 @@ def deliveries(
         if as_json:
             keys = ("pipeline", "scope", "name", "revision", "state", "reason", "attempts")
             listed = [{k: getattr(s, k) for k in keys} for found in surveys for s in found.statuses]
-            print_document(
-                {
-                    "deliveries": listed,
-                    "missing": {s.pipeline: list(s.missing) for s in surveys if s.missing},
-                    "misfits": {s.pipeline: list(s.misfits) for s in surveys if s.misfits},
-                }
-            )
+            misfits = {s.pipeline: list(s.misfits) for s in surveys if s.misfits}
+            missing = {s.pipeline: list(s.missing) for s in surveys if s.missing}
+            print_document({"deliveries": listed, "missing": missing} | ({"misfits": misfits} if misfits else {}))
             return
         rows = [
             (s.pipeline, shown(s.scope), f"{shown(s.name)}#{s.revision}", s.state, s.reason)

@@ -233,7 +233,9 @@ class _Surveyor:
             return status("arrived", f"older than {shown(chosen.name)}, which is the one that a run takes")
         if known is not None:
             refusal = known.refusal
-            if refusal and self._counts(refusal, arrival):
+            # What it shared no key with is gone: it is a delivery like any other.
+            is_left = refusal is not None and refusal.kind == UnrelatedDeliveries.__name__
+            if refusal and not is_left and self._counts(refusal, arrival):
                 if refusal.needs_attention(self.pipeline.attempts):
                     times = "once" if refusal.attempts == 1 else f"{refusal.attempts} times"
                     why = f"refused {times}: {refusal.reason}"

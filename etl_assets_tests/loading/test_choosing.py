@@ -140,8 +140,7 @@ def test_complete_snapshots_of_a_day_whose_names_tell_no_order_wait(tmp_path: Pa
     world = World(tmp_path, snapshots(complete="whole"))  # type: ignore[arg-type]
     world.deliver(DAY, "id,at\n1,1\n2,1\n", "jan.csv")
     world.deliver(DAY, "id,at\n1,2\n", "feb.csv")
-    (outcome,) = world.load_pending()
-    assert isinstance(outcome.error, UndecidedNames)
+    assert {type(outcome.error) for outcome in world.load_pending()} == {UndecidedNames}
     assert world.load(DAY, delivery="jan.csv")[0].status == "committed"
     assert states(world) == {"jan.csv": "committed", "feb.csv": "needs attention"}
     assert world.load(DAY, delivery="feb.csv")[0].status == "committed"
@@ -185,7 +184,7 @@ def test_a_part_that_is_left_alone_is_a_delivery(world: World) -> None:
     world.load_pending()
     for path in paths[:-1]:
         path.unlink()
-    assert states(world)["part-00003-8f1c-c000.csv"] in ("arrived", "refused")
+    assert states(world)["part-00003-8f1c-c000.csv"] == "staged"
     assert [o.status for o in world.load_pending()] == ["committed"]
 
 
@@ -227,8 +226,7 @@ def test_parts_of_a_complete_snapshot_withdraw_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, snapshots(complete="whole"))  # type: ignore[arg-type]
     world.deliver(DAY, "id,at\n1,1\n", "part-0.csv")
     world.deliver(DAY, "id,at\n2,1\n", "part-1.csv")
-    (outcome,) = world.load_pending()
-    assert isinstance(outcome.error, UnrelatedDeliveries)
+    assert {type(outcome.error) for outcome in world.load_pending()} == {UnrelatedDeliveries}
     assert (world.ledger(), set(states(world).values())) == ([], {"needs attention"})
     world.deliver(NEXT, "id,at\n1,1\n2,1\n")
     world.load_pending()
