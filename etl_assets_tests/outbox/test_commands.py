@@ -111,7 +111,8 @@ def test_relay_says_what_was_not_taken_with_exit_code_1(world: World, shell: She
 
 
 @pytest.mark.parametrize(
-    "url, said", [("", "no relay is set, so messages wait"), ("amqp://h", "no relay for amqp://…")]
+    "url, said",
+    [("", "no relay is set, so messages wait"), ("amqp://name:secret@h/path", "no relay for amqp://h (ETL_RELAY)")],
 )
 def test_without_a_relay_messages_wait_and_the_exit_code_is_2(world: World, shell: Shell, url: str, said: str) -> None:
     answer = shell("relay", ETL_RELAY=url)
