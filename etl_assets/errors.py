@@ -96,6 +96,10 @@ class VersionConflict(DeliveryRefused):
     may_pass_later = True
 
 
+class OutOfBounds(DeliveryRefused):
+    """A snapshot whose rows all lie outside of the contract's bounds, though the table lacks some of them."""
+
+
 class TransformFailed(DeliveryRefused):
     """The pipeline's transform raised, or returned something that the contract does not allow."""
 

@@ -60,7 +60,10 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One arrival with its identity: pipeline / scope / name # revision. ``declared`` is what its control file said when read."""
+    """One arrival with its identity: pipeline / scope / name # revision.
+
+    ``declared`` is what its control file said when read; ``read_at`` is when it was first read, in UTC.
+    """
 
     pipeline: str
     scope: str
@@ -71,6 +74,7 @@ class Delivery:
     size: int
     stamp: str
     declared: str | None = None
+    read_at: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.pipeline}/{shown(self.scope)}/{shown(self.name)}#{self.revision}"
@@ -241,6 +245,7 @@ class Counts:
     partition; ``restored`` rows of other partitions came back because this one dropped their key. ``stale`` events came
     after a newer version of their row. ``skipped`` rows of a snapshot are not beyond the watermark; ``ties`` of them, or of
     the rows taken, are exactly at it. ``duplicates`` rows gave way to a newer row of the same key in their delivery.
+    ``missed`` of the skipped rows are not in the table, or only in an older version: the bounds left them out.
     """
 
     source: int = 0
@@ -256,6 +261,7 @@ class Counts:
     skipped: int = 0
     ties: int = 0
     duplicates: int = 0
+    missed: int = 0
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
@@ -317,6 +323,7 @@ class Placed:
 class Batch(Placed):
     """One entry of the ledger. ``lower`` and ``upper`` are the positions that a change log's batch consumed.
 
+    ``operation`` is ``amend`` where a restated snapshot left the other keys of its table alone.
     ``shard`` is the log's whose positions they are. A delivery that ``continues`` is committed with a later batch only.
     ``manifest`` is the digest of the extract's manifest; a batch of an older release has none.
     ``events_sha256`` digests what the events of a log's batch say.
@@ -331,7 +338,7 @@ class Batch(Placed):
     order: str
     transform_version: int
     ordinal: int
-    operation: Literal["replace", "restate", "consume", "skip", "merge"]
+    operation: Literal["replace", "restate", "amend", "consume", "skip", "merge"]
     reason: str | None
     operation_id: str | None
     digest: str
@@ -374,6 +381,7 @@ class LedgerEntry(Placed):
     committed_at: str
     continues: bool
     current: bool
+    missed: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,11 @@ def _apply(db: Path, source: str, snapshot: Path, key: str, watermark: str, rebu
     with _Errors():
         applied = apply_snapshot(db, source, snapshot, key, watermark, rebuild)
         _print(document(applied))
+        for row in applied.rejects:
+            place = f"line {row['line']}" if row["line"] else "line unknown"
+            click.echo(f"{snapshot}: {place}: {'; '.join(row['reasons'])}", err=True)
+        if applied.errors > len(applied.rejects) > 0:
+            click.echo(f"… and {applied.errors - len(applied.rejects):,} more, in {db}.staged", err=True)
         if applied.error:
             click.echo(f"error: {applied.error}", err=True)
         # A file that is no such snapshot at all is an I/O error; a row of it that is invalid is not.

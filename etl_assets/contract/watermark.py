@@ -37,15 +37,14 @@ def window(column: str) -> Window:
 class WatermarkTable(DeliveredTable):
     """Deliveries that are snapshots with a column that says when a row last changed.
 
-    A row is taken when it is newer than the version in the table. From snapshots that are not complete, only rows
-    beyond the watermark, the newest change committed so far, are looked at: ``strict`` beyond it, ``inclusive`` from it
-    on (ties are not lost), with a ``lookback``, or ``none``: all of them, however late. From complete ones (``whole``,
-    or within a ``window``) all are, and a key that is absent is withdrawn; complete snapshots are ordered, and an older
-    one after a newer is superseded.
+    A row is taken when it is newer than the version in the table. All rows are looked at, however late, unless ``bounds``
+    limit them by the watermark, the newest change committed so far: ``strict`` beyond it, ``inclusive`` from it on (ties
+    are not lost), or with a ``lookback``. Of complete snapshots (``whole``, or within a ``window``) all are, and a key that
+    is absent is withdrawn; complete snapshots are ordered, and an older one after a newer is superseded.
     """
 
     updated: str
-    bounds: Literal["strict", "inclusive", "none"] | Lookback = "inclusive"
+    bounds: Literal["strict", "inclusive", "none"] | Lookback = "none"
     complete: Literal["no", "whole"] | Window = "no"
     allow_empty: bool = Field(False, description="a whole snapshot without rows withdraws all that the table has")
 

@@ -2,7 +2,7 @@
 
 from etl_assets.loading.engine import Engine
 from etl_assets.loading.outcome import Outcome
-from etl_assets.loading.sources import open_source
+from etl_assets.loading.sources import Source, open_source
 from etl_assets.loading.survey import Status, Survey, open_scopes, survey
 
-__all__ = ["Engine", "Outcome", "Status", "Survey", "open_scopes", "open_source", "survey"]
+__all__ = ["Engine", "Outcome", "Source", "Status", "Survey", "open_scopes", "open_source", "survey"]

@@ -33,7 +33,7 @@ from etl_assets.loading.early import Early
 from etl_assets.loading.outcome import Outcome
 from etl_assets.loading.preparing import Prepared, Preparer, Turn
 from etl_assets.loading.settled import Settled
-from etl_assets.loading.sources import open_source
+from etl_assets.loading.sources import Source, open_source
 from etl_assets.model import Arrival, Claim, Delivery, Extract, Receipt, Restatement, batch_id
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
@@ -46,10 +46,10 @@ AHEAD_BYTES = 32 << 20
 class Engine:
     """Loads deliveries of one pipeline. Holds settings and paths, no connection."""
 
-    def __init__(self, settings: Settings, pipeline: Pipeline) -> None:
+    def __init__(self, settings: Settings, pipeline: Pipeline, source: Source | None = None) -> None:
         self.pipeline = pipeline
         self.sink: Sink = open_sink(settings.warehouse)
-        self.source = open_source(settings, pipeline, self.sink)
+        self.source = source or open_source(settings, pipeline, self.sink)
         self.staged = StagedFolder(settings.staged)
 
     def check_scopes(self, scopes: Iterable[str]) -> None:

@@ -71,6 +71,15 @@ class History:
         """The restatement that a delivery was put aside by; None where it was not."""
         return restated_over(self._decided.get(scope, ()), name, revision, sha256)
 
+    def restated_away(self, scope: str, name: str, revision: int) -> LedgerEntry | None:
+        """The restatement over a delivery whose bytes were committed under its name before."""
+        own = next((r for r in self.recorded.get(scope, {}).get(name, ()) if r.delivery.revision == revision), None)
+        if own is None or self.restated is None:
+            return None
+        before = (self.batch(scope, name, r.delivery.revision) for r in self.recorded[scope][name])
+        same = (b for b in before if b and b.id < self.restated.id and b.input_sha256 == own.delivery.sha256)
+        return self.restated if any(same) else None
+
     def later(self, scope: str, name: str, order: str, revision: int) -> LedgerEntry | None:
         """A snapshot that is committed and comes after this one, since the table was last made from one."""
         if self._last_scope > scope:

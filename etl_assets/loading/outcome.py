@@ -46,6 +46,7 @@ class Outcome:
             return str(self.error)
         if self.receipt is None:
             return "frozen, not published"
-        newer = self.receipt.superseded_by
-        log = f"; the write-ahead log has grown to {self.receipt.long_log / 1e6:,.1f} MB: a reader keeps it from being reset"
-        return f"{self.status}{f'; superseded by {newer}' if newer else ''}{log if self.receipt.long_log else ''}"
+        newer, missed, length = self.receipt.superseded_by, self.counts.missed, self.receipt.long_log
+        left_out = f"; the bounds left out {missed:,} rows that the table lacks" if missed else ""
+        log = f"; the write-ahead log has grown to {length / 1e6:,.1f} MB: a reader keeps it from being reset"
+        return f"{self.status}{f'; superseded by {newer}' if newer else ''}{left_out}{log if length else ''}"

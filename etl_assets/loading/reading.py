@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -160,11 +161,12 @@ class Reader:
         The same name with other bytes is the next revision, even where they are those of an earlier one: A, B, A are
         three deliveries. It is recorded in the transaction that publishes or refuses it.
         """
-        same = last is not None and last.sha256 == fetched.sha256
-        revision = last.revision + (not same) if last else 1
+        same = last if last is not None and last.sha256 == fetched.sha256 else None
+        revision = last.revision + (same is None) if last else 1
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return Delivery(
             *(self.pipeline.name, arrival.scope, arrival.name, revision, arrival.order),
-            *(fetched.sha256, fetched.size, arrival.stamp, fetched.declared_rows),
+            *(fetched.sha256, fetched.size, arrival.stamp, fetched.declared_rows, same.read_at if same else now),
         )
 
     def _read_revision(self, scope: str, name: str, revision: int, work: Path) -> Read:

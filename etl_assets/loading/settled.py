@@ -64,6 +64,8 @@ class Settled:
             batch = found[-1] if found else None
             if batch is None or batch.continues or batch.input_sha256 != delivery.sha256:
                 return []
+            if batch.counts.skipped and self.pipeline.code not in (batch.code, proved[arrival.scope, arrival.name]):
+                return []  # wider bounds may let in what was left out
             try:
                 extract = self._frozen(delivery)
             except ExtractDamaged:

@@ -327,12 +327,17 @@ class _Surveyor:
         contract = "; by an older contract: a run of the partition applies what has changed since"
         known = self.history.last(batch.scope, batch.delivery)
         differs = is_remade(self.pipeline) and self.pipeline.code not in (batch.code, known and known.proved_code)
-        return f"as {batch.batch} at {batch.committed_at}{logic if older else contract if differs else ''}"
+        left_out = f"; the bounds left out {batch.missed:,} rows that the table lacks: widen them and run it again"
+        by = logic if older else contract if differs else ""
+        return f"as {batch.batch} at {batch.committed_at}{by}{left_out if batch.missed else ''}"
 
     def _overtaken(self, scope: str, name: str, order: str, revision: int) -> tuple[State, str] | None:
-        """A complete snapshot that was not committed before a later one was."""
+        """A complete snapshot that was not committed before a later one was, or whose bytes were restated away."""
         if not isinstance(self.pipeline, WatermarkTable) or self.pipeline.complete == "no":
             return None
+        away = self.history.restated_away(scope, name, revision)
+        if away:
+            return "superseded", f"by {away.batch}, which the table was made of anew ({away.reason})"
         later = self.history.later(scope, name, order, revision)
         return ("superseded", f"{later.batch} is committed, a later snapshot") if later else None
 

@@ -23,7 +23,18 @@ COUNTS = {
     "replace": ("inserted", "updated", "deleted", "unchanged", "moved", "aside", "restored", "duplicates", "rejected"),
     "consume": ("inserted", "updated", "deleted", "unchanged", "stale", "rejected"),
     "merge": (
-        *("inserted", "updated", "deleted", "restored", "unchanged", "stale", "skipped", "ties", "duplicates"),
+        *(
+            "inserted",
+            "updated",
+            "deleted",
+            "restored",
+            "unchanged",
+            "stale",
+            "skipped",
+            "missed",
+            "ties",
+            "duplicates",
+        ),
         "rejected",
     ),
 }

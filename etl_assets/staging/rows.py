@@ -20,6 +20,7 @@ from etl_assets.staging.candidate import Content, write_candidate
 from etl_assets.staging.casting import arrow_type, cast
 from etl_assets.staging.extract import REJECTS, candidate_format, candidate_name
 from etl_assets.staging.folding import fold
+from etl_assets.staging.future import find_future
 from etl_assets.staging.header import Layout, match_header
 from etl_assets.staging.joined import find_joined
 from etl_assets.staging.reading import Text, open_text, read_batches
@@ -55,7 +56,7 @@ def stage_rows(
     runs = SortedRuns([*by, RECORD], work)
     filled: set[str] = set()
     source_rows = valid = 0
-    for read, table in _tables(contract, delivery.scope, text, layout, rejects):
+    for read, table in _tables(contract, delivery, text, layout, rejects):
         source_rows += read
         valid += table.num_rows
         filled |= {n for n in table.column_names if n != RECORD and table[n].null_count < table.num_rows}
@@ -79,7 +80,7 @@ def stage_rows(
 
 
 def _tables(
-    contract: PartitionedTable | WatermarkTable, scope: str, text: Text, layout: Layout, rejects: Rejects
+    contract: PartitionedTable | WatermarkTable, delivery: Delivery, text: Text, layout: Layout, rejects: Rejects
 ) -> Iterator[tuple[int, pa.Table]]:
     """Valid rows of the table with their record numbers, and how many records were read for them."""
     whole: list[pa.Table] = []
@@ -91,9 +92,9 @@ def _tables(
             whole.append(table)
             held += batch.num_rows
         else:
-            yield batch.num_rows, _finish(contract, scope, layout, table, text, rejects)
+            yield batch.num_rows, _finish(contract, delivery, layout, table, text, rejects)
     if whole:
-        yield held, _finish(contract, scope, layout, pa.concat_tables(whole), text, rejects)
+        yield held, _finish(contract, delivery, layout, pa.concat_tables(whole), text, rejects)
 
 
 def _typed(layout: Layout, batch: pa.RecordBatch, first: int, rejects: Rejects) -> pa.Table:
@@ -123,7 +124,7 @@ def _typed(layout: Layout, batch: pa.RecordBatch, first: int, rejects: Rejects) 
 
 def _finish(
     contract: PartitionedTable | WatermarkTable,
-    scope: str,
+    delivery: Delivery,
     layout: Layout,
     table: pa.Table,
     text: Text,
@@ -135,9 +136,12 @@ def _finish(
     elif contract.inputs:
         table = table.drop_columns([c.name for c in contract.inputs])
     invalid = find_invalid(contract, table)
+    if isinstance(contract, WatermarkTable):
+        for row, reasons in find_future(contract, table, delivery.read_at).items():
+            invalid.setdefault(row, []).extend(reasons)
     rejects.add(rejected(table, invalid))
     table = without(table, invalid)
-    foreign = find_foreign(contract, scope, table) if isinstance(contract, PartitionedTable) else {}
+    foreign = find_foreign(contract, delivery.scope, table) if isinstance(contract, PartitionedTable) else {}
     if foreign:
         assert isinstance(contract, PartitionedTable)
         rows = rejected(table, foreign)

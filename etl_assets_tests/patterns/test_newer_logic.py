@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from etl_assets.contract import integer, quarantine, transform
-from etl_assets.errors import Superseded, VersionConflict
+from etl_assets.contract import integer, quarantine, text, transform
+from etl_assets.errors import EmptyDelivery, Superseded, VersionConflict
 from etl_assets_tests.patterns.kinds import SNAPSHOTS, Kind, day
 from etl_assets_tests.patterns.logs import A, B, C, kept, position, readings, snapshot
 from etl_assets_tests.world import World
@@ -124,7 +124,7 @@ def test_an_older_whole_snapshot_that_is_made_anew_brings_nothing_back_and_withd
     world.pipeline = logic(2, complete="whole")
     (outcome,) = world.load(A)
     assert outcome.status == "committed", outcome.message
-    assert [(r[0], r[3], r[5]) for r in versions(world)] == [("a", 2, 0), ("b", 1, 0), ("gone", 1, 1)]
+    assert [(r[0], r[3], r[5]) for r in versions(world)] == [("a", 2, 0), ("b", 1, 0), ("gone", 2, 1)]
     # One that was never committed has been overruled, by whatever logic.
     world.deliver(A, snapshot("x,01,1"), "0.csv")
     late = world.load(A)[0]
@@ -178,16 +178,100 @@ def test_with_rows_quarantined_nothing_that_older_logic_made_is_taken_away(tmp_p
     assert [(r[0], r[3], r[5]) for r in versions(world)] == [("a", 2, 0), ("b", 1, 0)]
 
 
-def test_after_a_restatement_by_newer_logic_the_snapshots_before_it_are_not_what_the_table_was_made_of(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.parametrize("restated_by", [1, 2], ids=["older logic", "newer logic"])
+def test_what_was_restated_away_does_not_come_back_by_newer_logic(restated_by: int, tmp_path: Path) -> None:
     contents = {A: snapshot("a,01,1"), B: snapshot("a,02,2", "b,02,2"), C: snapshot("b,02,2", "c,03,3")}
     for number, order in enumerate(itertools.permutations((A, B, C))):
         world = world_of(tmp_path / str(number), logic(1, complete="whole"), contents)
-        world.pipeline = logic(2, complete="whole")
+        world.pipeline = logic(restated_by, complete="whole")
         (restated,) = world.load(A, restate="the later ones were of another plant")
         assert restated.status == "committed"
+        world.pipeline = logic(2, complete="whole")
+        for scope in order:
+            (outcome,) = world.load(scope)
+            assert isinstance(outcome.error, Superseded) == (scope != A), outcome.message
         assert [(r[0], r[2], r[3]) for r in versions(world)] == [("a", 1, 2)]
-        world.load(*order)
-        assert [(r[0], r[3]) for r in versions(world) if not r[5]] == [("b", 2), ("c", 2)]
+        # The same bytes again under their name are the same delivery; only other ones are newer.
+        world.deliver(C, snapshot("x,03,3"))
+        world.deliver(B, contents[B] + "\n")
+        world.deliver(B, contents[B])
+        (again,) = world.load(B)
+        assert isinstance(again.error, Superseded)
+        assert "was restated over this delivery (the later ones were of another plant)" in str(again.error)
+        assert [s.scope for s in world.survey().waiting()] == [C]
+        world.load(C)
+        assert [(r[0], r[3]) for r in versions(world) if not r[5]] == [("x", 2)]
+        assert isinstance(world.load(B)[0].error, Superseded)
         assert world.warehouse.verify(world.pipeline) == []
+
+
+def test_what_a_restated_partial_snapshot_corrected_stays_corrected_by_newer_logic(tmp_path: Path) -> None:
+    contents = {A: snapshot("a,01,1"), B: snapshot("a,09,9", "b,02,2")}
+    for number, order in enumerate(itertools.permutations((A, B, C))):
+        world = world_of(tmp_path / str(number), logic(1), contents)
+        world.deliver(C, snapshot("a,03,3"))
+        (restated,) = world.load(C, restate="the change of the ninth was of another plant")
+        assert restated.status == "committed"
+        world.pipeline = logic(2)
+        world.load(*order)
+        assert [(r[0], r[2], r[3]) for r in versions(world)] == [("a", 3, 2), ("b", 2, 2)]
+        assert world.warehouse.verify(world.pipeline) == []
+
+
+def test_an_optional_value_ends_the_same_in_any_order_of_making_snapshots_again(tmp_path: Path) -> None:
+    red, plain = "id,updated,value,colour", "id,updated,value"
+    columns = [*readings().columns, text("colour", optional=True)]
+    contents = {
+        A: snapshot("a,01,1,red", "b,01,1,red", header=red),
+        B: snapshot("b,01,1", header=plain),
+        C: snapshot("a,01,1", "b,01,1", header=plain),
+    }
+
+    def by(version: int) -> Any:
+        return readings(columns=columns, complete="whole", transform=transform(lambda frame: frame, version=version))
+
+    ends = set()
+    for number, order in enumerate(itertools.permutations((A, B, C))):
+        world = world_of(tmp_path / str(number), by(1), contents)
+        world.pipeline = by(2)
+        assert {o.status for scope in order for o in world.load(scope)} == {"committed"}
+        ends.add(tuple(world.sql("SELECT id, colour FROM readings ORDER BY id")))
+        late = world_of(tmp_path / f"{number} late", by(1), {s: contents[s] for s in (A, B)})
+        late.pipeline = by(2)
+        late.deliver(C, contents[C])
+        late.load(*order)
+        for scope in order:
+            late.load(scope)
+        ends.add(tuple(late.sql("SELECT id, colour FROM readings ORDER BY id")))
+    assert ends == {(("a", "red"), ("b", "red"))}
+
+
+def test_a_key_that_newer_logic_lets_into_an_earlier_whole_snapshot_is_not_live(tmp_path: Path) -> None:
+    contents = {A: snapshot("a,01,1", "x,01,1"), B: snapshot("a,01,1")}
+    for number, order in enumerate(itertools.permutations((A, B))):
+        world = world_of(tmp_path / str(number), logic(1, drops="x", complete="whole"), contents)
+        world.pipeline = logic(2, complete="whole")
+        assert {o.status for scope in order for o in world.load(scope)} == {"committed"}
+        assert [(r[0], r[3]) for r in versions(world) if not r[5]] == [("a", 2)]
+
+
+def test_an_earlier_whole_snapshot_made_again_does_not_overrule_a_row_that_came_back_older(tmp_path: Path) -> None:
+    contents = {A: snapshot("k,10,10", "l,01,1"), B: snapshot("l,01,1"), C: snapshot("k,05,5", "l,01,1")}
+    for number, order in enumerate(itertools.permutations((A, B, C))):
+        world = world_of(tmp_path / str(number), logic(1, complete="whole"), contents)
+        world.pipeline = logic(2, complete="whole")
+        assert {o.status for scope in order for o in world.load(scope)} == {"committed"}
+        assert [(r[0], r[2], r[3]) for r in versions(world) if not r[5]] == [("k", 5, 2), ("l", 1, 2)]
+
+
+def test_newer_logic_that_leaves_no_row_of_a_snapshot_is_refused_unless_it_may(tmp_path: Path) -> None:
+    for complete in ("no", "whole"):
+        world = world_of(tmp_path / complete, logic(1, complete=complete), {A: snapshot("a,01,1")})
+        world.pipeline = logic(2, drops="a", complete=complete)
+        before = kept(world)
+        (outcome,) = world.load(A)
+        assert isinstance(outcome.error, EmptyDelivery), outcome
+        assert "leaves none of its 1 rows" in str(outcome.error)
+        assert kept(world) == before
+        world.pipeline = logic(2, drops="a", complete=complete, allow_empty=True)
+        assert [(o.status, o.counts.deleted) for o in world.load(A)] == [("committed", 1)]

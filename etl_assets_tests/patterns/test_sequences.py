@@ -329,6 +329,8 @@ class Merged:
     place: Place
     logic: int
     upper: int | None
+    content: str
+    restated: bool = False
 
 
 def logic(version: int, **changes: Any) -> Any:
@@ -372,40 +374,73 @@ class SnapshotMachine(Files):
     def publish(self, place: Place, content: str, restated: bool = False) -> str:
         rows = {k: int(v) for k, v in (line.split(",") for line in content.splitlines()[1:])}
         number = len(self.merged)
-        if restated:
-            self.begun = number
-            self.table = {}
-        elif any((b.place, b.logic) == (place, self.logic) for b in self.merged):
-            return "already committed"
-        since = list(enumerate(self.merged))[self.begun :]
         complete = self.changes.get("complete") == "whole"
-        later = any(b.place > place for _, b in since)
+        if restated:
+            if complete:
+                self.begun, self.table = number, {}
+            self.table |= {key: Row(version, True, self.logic, number) for key, version in rows.items()}
+            newest = max((row.version for row in self.table.values() if row.alive), default=None)
+            self.merged.append(Merged(place, self.logic, newest, content, restated=True))
+            self.committed.append((place, self.logic))
+            return "committed"
+        if any((b.place, b.logic) == (place, self.logic) for b in self.merged):
+            return "already committed"
+        if complete and self.was_restated_away(place, content):
+            return "Superseded"
+        since = list(enumerate(self.merged))[self.begun :]
+        later = {i for i, b in since if b.place > place}
         made = next((i for i, b in since if b.place == place), None)
         if complete and later and made is None:
             return "Superseded"
         last = complete and not later
-        before = [b.upper for i, b in since if b.upper is not None and (made is None or i < made)]
         newer = next((i for i, b in since if b.logic == self.logic), number)
+        left_out = self.left_out(rows, since[: None if made is None else made - self.begun])
+        missed = [k for k in left_out if k not in self.table or rows[k] > self.table[k].version]
+        if missed and left_out == rows.keys() and made is None:
+            return "OutOfBounds"
+        amended = {b.place: i for i, b in since if b.restated and not complete and made is not None and i > made}
+        kept = {i for i, b in since if b.place != place and i >= amended.get(b.place, number)}
         for key, version in rows.items():
             row = self.table.get(key)
-            if self.changes.get("bounds") == "inclusive" and not complete and before and version < max(before):
+            if key in left_out or (row is None and complete and not last) or (row and row.batch in kept):
                 continue
-            lifted = row is not None and version == row.version and last and not row.alive
-            redone = row is not None and version == row.version and row.batch < newer and (last or row.alive)
-            if row is None or version > row.version or lifted or redone:
+            newest = row is None or (version > row.version and not (complete and row.batch in later))
+            if row is None or newest or (last and not row.alive):
                 self.table[key] = Row(version, True, self.logic, number)
+            elif version == row.version and row.batch < newer:
+                self.table[key] = Row(version, row.alive, self.logic, number)
         for key, row in self.table.items():
             if row.alive and key not in rows and (last or (made is not None and row.batch == made)):
                 row.alive = False
                 row.batch = row.batch if row.batch < newer else number
-        self.merged.append(Merged(place, self.logic, max(rows.values(), default=None)))
+        self.merged.append(Merged(place, self.logic, max(rows.values(), default=None), content))
         self.committed.append((place, self.logic))
         return "committed"
+
+    def was_restated_away(self, place: Place, content: str) -> bool:
+        """Whether the delivery, or its bytes under its name, were committed before the table was made of another one."""
+        restated = next((i for i, b in reversed(list(enumerate(self.merged))) if b.restated), None)
+        if restated is None or self.merged[restated].place == place:
+            return False
+        before, after = self.merged[:restated], self.merged[restated:]
+        same = any(b.place == place or (b.place[:2], b.content) == (place[:2], content) for b in before)
+        return same and not any(b.place == place for b in after)
+
+    def left_out(self, rows: dict[str, int], before: list[tuple[int, Merged]]) -> set[str]:
+        """The keys whose rows lie below the watermark that stood after these batches."""
+        if self.changes.get("bounds") != "inclusive":
+            return set()
+        begun = max((n for n, (_, b) in enumerate(before) if b.restated), default=0)
+        uppers = [b.upper for _, b in before[begun:] if b.upper is not None]
+        return {key for key, version in rows.items() if uppers and version < max(uppers)}
+
+    def stops(self, scope: str, number: int, verdict: str) -> bool:
+        return verdict != "OutOfBounds" and super().stops(scope, number, verdict)
 
     @rule(data=st.data())
     def a_snapshot_is_restated(self, data: st.DataObject) -> None:
         good = [(s, n) for s, files in self.arrived.items() for n, c in files.items() if c != BROKEN]
-        if not good or "complete" not in self.changes:
+        if not good:
             return
         scope, number = data.draw(st.sampled_from(good))
         self.runs += 1

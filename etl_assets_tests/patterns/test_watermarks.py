@@ -55,9 +55,13 @@ SECOND = snapshot("t,03,9", "late,01,8", "c,02,3", "a,04,7", "b,03,2")
 @pytest.mark.parametrize(
     "bounds, expected, counts",
     [
-        ("strict", "a b c", {"updated": 1, "skipped": 4, "ties": 2}),
-        ("inclusive", "a b c t", {"inserted": 1, "updated": 1, "unchanged": 1, "skipped": 2, "ties": 2}),
-        (lookback(hours=24), "a b c t", {"inserted": 1, "updated": 1, "unchanged": 2, "skipped": 1, "ties": 2}),
+        ("strict", "a b c", {"updated": 1, "skipped": 4, "ties": 2, "missed": 2}),
+        ("inclusive", "a b c t", {"inserted": 1, "updated": 1, "unchanged": 1, "skipped": 2, "ties": 2, "missed": 1}),
+        (
+            lookback(hours=24),
+            "a b c t",
+            {"inserted": 1, "updated": 1, "unchanged": 2, "skipped": 1, "ties": 2, "missed": 1},
+        ),
         (lookback(days=2), "a b c late t", {"inserted": 2, "updated": 1, "unchanged": 2, "ties": 2}),
         ("none", "a b c late t", {"inserted": 2, "updated": 1, "unchanged": 2, "ties": 2}),
     ],
@@ -92,7 +96,7 @@ def test_a_lookback_of_a_part_of_a_day_takes_the_whole_day_where_watermarks_are_
 def test_watermarks_may_be_integers_and_are_compared_as_numbers(tmp_path: Path) -> None:
     world = world_of(tmp_path, columns=[text("id"), integer("updated"), integer("value")])
     load(world, "id,updated,value\na,9,1\nb,10,1\n", "id,updated,value\na,10,2\nb,9,2\nc,9,1\n")
-    assert live(world) == [("a", 10, 2), ("b", 10, 1)]
+    assert live(world) == [("a", 10, 2), ("b", 10, 1), ("c", 9, 1)]
 
 
 def test_instants_of_any_offset_and_fraction_are_one_watermark_in_utc_at_one_width(tmp_path: Path) -> None:
@@ -176,9 +180,7 @@ def test_a_key_that_a_partial_snapshot_lacks_is_left_alone(tmp_path: Path) -> No
 
 def test_a_key_that_a_whole_snapshot_lacks_is_withdrawn_and_remembered(tmp_path: Path) -> None:
     world = world_of(tmp_path, complete="whole")
-    first, second, third = load(
-        world, snapshot("a,03,3", "b,03,3"), snapshot("a,03,3"), snapshot("a,03,3", "b,02,2", "c,01,1")
-    )
+    first, second, third = load(world, snapshot("a,03,3", "b,03,3"), snapshot("a,03,3"), snapshot("a,03,3", "c,01,1"))
     assert (first[1], second[1]) == ({"inserted": 2}, {"deleted": 1, "unchanged": 1, "ties": 1})
     assert third[1]["inserted"] == 1
     assert [r[0] for r in live(world)] == ["a", "c"]
@@ -220,7 +222,7 @@ def test_a_snapshot_that_came_too_late_does_not_hold_up_the_later_ones_of_its_da
     for name, content in (("1.csv", snapshot("a,01,1")), ("3.csv", snapshot("a,01,1", "b,02,2"))):
         world.deliver(A, content, name)
         world.load(A)
-    world.deliver(A, snapshot("z,01,9"), "2.csv")
+    world.deliver(A, snapshot("b,02,2", "z,01,9"), "2.csv")
     world.deliver(A, snapshot("b,02,2", "c,03,3"), "4.csv")
     verdicts = [(o.status, type(o.error).__name__) for o in world.load(A)]
     assert verdicts == [
@@ -313,25 +315,30 @@ def test_the_same_snapshot_again_is_already_committed_and_a_copy_of_it_changes_n
     assert [o.status for _ in range(2) for o in world.load(A)] == ["already committed"] * 2
     assert world.state() == before
     world.deliver(A, snapshot("a,03,3", "b,02,2"), "2.csv")
-    assert done(world.load(A))[1] == ("committed", {"unchanged": 1, "skipped": 1, "ties": 1})
+    assert done(world.load(A))[1] == ("committed", {"unchanged": 2, "ties": 1})
     assert kept(world)["_versions_readings"] == before["_versions_readings"]
 
 
-def test_restating_a_snapshot_that_is_not_complete_is_refused_and_loses_nothing(tmp_path: Path) -> None:
-    world = world_of(tmp_path, complete="no")
-    load(world, snapshot("a,01,1", "b,01,1"), snapshot("c,05,5"))
-    before = live(world)
-    (outcome,) = world.load(A, restate="the second was of another plant")
-    assert isinstance(outcome.error, Superseded)
-    assert "is not a complete snapshot, so the table cannot be made of it alone" in str(outcome.error)
-    assert live(world) == before == [("a", 1, 1), ("b", 1, 1), ("c", 5, 5)]
+def test_restating_a_partial_snapshot_lets_its_own_rows_stand_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    load(world, snapshot("a,01,1", "b,01,1"), snapshot("a,05,5", "c,05,5"))
+    world.deliver(C, snapshot("a,02,7", "d,01,1"))
+    (outcome,) = world.load(C, restate="the change of the fifth was of another plant")
+    assert done([outcome]) == [("committed", {"inserted": 1, "updated": 1})]
+    assert live(world) == [("a", 2, 7), ("b", 1, 1), ("c", 5, 5), ("d", 1, 1)]
+    assert [b.operation for b in world.ledger()] == ["merge", "merge", "amend"]
+    assert world.warehouse.verify(world.pipeline) == []
+    assert {s.state for s in world.survey().statuses} == {"committed"}
+    world.deliver(D, snapshot("a,03,3"))
+    assert done(world.load(D)) == [("committed", {"updated": 1})]
+    assert world.warehouse.verify(world.pipeline) == []
 
 
 def test_restating_makes_the_table_that_snapshot_and_begins_the_watermark_anew(tmp_path: Path) -> None:
     world = world_of(tmp_path, complete="whole")
     load(world, snapshot("a,01,1", "b,01,1"), snapshot("a,05,5", "b,01,1", "c,05,5"))
     (outcome,) = world.load(A, restate="the second was of another plant")
-    assert (outcome.status, outcome.counts.deleted, outcome.counts.inserted) == ("committed", 3, 2)
+    assert done([outcome]) == [("committed", {"deleted": 1, "updated": 1, "unchanged": 1})]
     assert [(o.status, o.batch) for o in world.load(A)] == [("already committed", outcome.batch)]
     assert live(world) == [("a", 1, 1), ("b", 1, 1)]
     assert world.warehouse.verify(world.pipeline) == []

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from etl_assets.sink import SQLiteWarehouse
+from etl_assets.staging import StagedFolder
 from etl_assets_tests.snapshots.conftest import FIRST, Snapshots
 
 KEYS = ["source", "applied", "ignored", "errors", "max_watermark", "changed", "ties"]
@@ -252,25 +254,95 @@ def test_build_makes_the_table_that_snapshot_whatever_was_there(built: Snapshots
     built.take("incremental", "id,src_updated,name\nu3,2026-02-01T00:00:00Z,c\n")
     older = "id,src_updated,name\nu1,2025-01-01T00:00:00Z,older\n"
     found = built.take("build", older)
-    assert (found.code, found.document["applied"], found.document["changed"]) == (0, 1, 4)
+    assert (found.code, found.document["applied"], found.document["changed"]) == (0, 1, 3)
     assert found.document["max_watermark"] == "2025-01-01T00:00:00.000000Z"
     assert [(r[0], r[2]) for r in rows(built)] == [("u1", "older")]
     again = built.take("incremental", older)
     assert figures(again.document)[:4] == (0, 1, 0, 0)
-    assert figures(built.take("incremental", FIRST).document)[:4] == (2, 0, 0, 2)
+    # u1 is newer in the first file; u2 is not there any more, and the file says nothing new of it.
+    assert figures(built.take("incremental", FIRST).document)[:4] == (1, 1, 0, 1)
+    assert rows(built) == ROWS[:1]
+    assert built.verify().document["status"] == "OK"
+    assert figures(built.take("incremental", "id,src_updated,name\nu2,2026-01-03T00:00:00Z,c\n").document)[0] == 1
+    assert [(r[0], r[2]) for r in rows(built)] == [("u1", "a"), ("u2", "c")]
+
+
+def test_a_key_that_a_build_left_out_is_not_brought_back_by_an_older_file(built: Snapshots) -> None:
+    built.take("build", "id,src_updated,name\nu1,2026-01-03T00:00:00Z,a2\n")
+    found = built.take("incremental", FIRST)
+    assert (found.code, figures(found.document)[:4]) == (0, (0, 2, 0, 0))
+    assert [(r[0], r[2]) for r in rows(built)] == [("u1", "a2")]
+    found = built.take("incremental", FIRST + "u3,2026-01-01T00:00:00Z,c\n")
+    assert (found.code, figures(found.document)[:4]) == (0, (1, 2, 0, 1))
+    assert built.verify().document["status"] == "OK"
+    assert figures(built.take("build", FIRST).document)[:4] == (2, 0, 0, 3)
     assert rows(built) == ROWS
     assert built.verify().document["status"] == "OK"
 
 
-def test_a_snapshot_without_a_row_builds_an_empty_table_and_increments_nothing(built: Snapshots) -> None:
+def test_a_build_of_what_is_there_changes_nothing(built: Snapshots) -> None:
+    for _ in range(2):
+        assert figures(built.take("build", FIRST).document) == (2, 0, 0, 0, 0)
+        assert rows(built) == ROWS
+    again = FIRST.replace(",b\n", ",b2\n")
+    assert figures(built.take("build", again).document) == (2, 0, 0, 1, 0)
+    assert built.verify().document["status"] == "OK"
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        ("id,src_updated,name\n", "has a header and no rows"),
+        ("id,src_updated,name\n,2026-01-04T00:00:00Z,x\n,2026-01-05T00:00:00Z,y\n", "all of its 2 are rejected"),
+        ("id,src_updated,name\nu1,,x\n", "all of its 1 are rejected"),
+    ],
+)
+def test_a_build_that_would_leave_the_table_empty_is_refused(built: Snapshots, content: str, words: str) -> None:
+    before = built.kept()
+    found = built.take("build", content)
+    assert (found.code, figures(found.document)[0], found.document["changed"]) == (1, 0, 0)
+    assert found.document["error"].startswith("EmptyDelivery: ")
+    assert words in found.err
+    assert built.kept() == before
+
+
+def test_a_snapshot_without_a_row_increments_nothing_and_an_empty_table_is_not_ok(snapshots: Snapshots) -> None:
     empty = "id,src_updated,name\n"
-    found = built.take("incremental", empty)
-    assert (found.code, figures(found.document), rows(built)) == (0, (0, 0, 0, 0, 0), ROWS)
-    found = built.take("build", empty)
-    assert (found.code, found.document["changed"], found.document["max_watermark"]) == (0, 2, None)
-    assert rows(built) == []
-    assert figures(built.take("incremental", FIRST).document) == (2, 0, 0, 2, 0)
-    assert built.verify().code == 0
+    assert snapshots.take("build", empty).code == 0
+    found = snapshots.verify()
+    assert (found.code, found.document["status"], found.document["total_rows"]) == (1, "DEGRADED", 0)
+    assert found.document["control"]["differences"] == [
+        "customers: the table has no rows: load a snapshot that has some"
+    ]
+    assert figures(snapshots.take("incremental", FIRST).document) == (2, 0, 0, 2, 0)
+    found = snapshots.take("incremental", empty)
+    assert (found.code, figures(found.document), rows(snapshots)) == (0, (0, 0, 0, 0, 0), ROWS)
+    assert snapshots.verify().code == 0
+
+
+def test_rejected_rows_and_inputs_are_kept_and_shown_with_line_and_reason(snapshots: Snapshots) -> None:
+    content = FIRST + ",2026-01-03T00:00:00Z,no key\nu4,9999-12-31T00:00:00Z,from the future\n"
+    for command in ("build", "incremental"):
+        found = snapshots.take(command, content)
+        assert (found.code, found.document["errors"]) == (1, 2)
+        assert [(r["line"], r["row"]["name"]) for r in found.document["rejects"]] == [
+            (4, "no key"),
+            (5, "from the future"),
+        ]
+        assert f"{snapshots.root / 'snapshot.csv'}: line 4: id is part of the key and" in found.err
+        assert "line 5: src_updated is 9999-12-31T00:00:00Z, which is after the delivery was first read" in found.err
+    staged = StagedFolder(f"{snapshots.db}.staged")
+    (recorded,) = SQLiteWarehouse(snapshots.db).deliveries("customers")
+    assert staged.restore_input(recorded.delivery, snapshots.root / "input")
+    assert (snapshots.root / "input").read_text() == content
+
+
+def test_messages_name_the_file_as_it_was_given(built: Snapshots) -> None:
+    built.write("bad.csv", "id,src_updated,name\nu3,2026-01-04T00:00:00Z\n")
+    found = built("incremental", "--source", "customers", "--snapshot", "bad.csv")
+    assert found.code == 2
+    assert "error: bad.csv: line 2" in found.err or "bad.csv" in found.err.split(":")[1]
+    assert "/landing/" not in found.err + found.out
 
 
 def many(count: int, day: int) -> str:

@@ -316,7 +316,7 @@ def test_few_deliveries_are_tried_in_every_order_and_many_in_a_bounded_number_th
 
 
 def test_snapshots_whose_order_matters_are_loaded_in_order_only() -> None:
-    for changes in ({}, {"bounds": "strict"}, {"complete": window("updated")}):
+    for changes in ({"bounds": "inclusive"}, {"bounds": "strict"}, {"complete": window("updated")}):
         pipeline = readings(**changes)
         found = other_ways(pipeline, placed(pipeline, SNAPSHOTS), 50, 0)
         assert len(found) > 2

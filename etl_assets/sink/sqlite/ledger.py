@@ -55,7 +55,7 @@ def entries(connection: sqlite3.Connection, pipeline: str, scopes: Sequence[str]
     where, values = _only("b.", pipeline, scopes)
     rows = connection.execute(
         "SELECT b.id, b.batch, b.scope, b.delivery, b.revision, b.delivery_order, b.transform_version, b.operation, b.reason, "
-        "b.digest, b.input_sha256, b.code, b.upper, b.committed_at, b.continues, p.batch IS b.id "
+        "b.digest, b.input_sha256, b.code, b.upper, b.committed_at, b.continues, p.batch IS b.id, b.missed "
         "FROM etl_batch b LEFT JOIN etl_partition p ON p.pipeline = b.pipeline AND p.scope = b.scope "
         f"WHERE {where} ORDER BY b.id",
         values,
@@ -210,13 +210,13 @@ def fence(connection: sqlite3.Connection, pipeline: str, scopes: Sequence[str], 
 
 _DELIVERY = (
     "SELECT pipeline, scope, name, revision, name_order, sha256, size, stamp, "
-    "refused_kind, refused_reason, refused_code, attempts, proved_code FROM etl_delivery "
+    "refused_kind, refused_reason, refused_code, attempts, proved_code, seen_at FROM etl_delivery "
 )
 
 
 def _recorded(row: tuple[Any, ...]) -> RecordedDelivery:
     refusal = Refusal(*row[8:12]) if row[8] is not None else None
-    return RecordedDelivery(Delivery(*row[:8]), refusal, row[12])
+    return RecordedDelivery(Delivery(*(*row[:8], None, row[13])), refusal, row[12])
 
 
 def deliveries(connection: sqlite3.Connection, pipeline: str, scopes: Sequence[str] | None) -> list[RecordedDelivery]:
@@ -248,12 +248,12 @@ def record_delivery(connection: sqlite3.Connection, delivery: Delivery) -> None:
     """
     written = connection.execute(
         "INSERT INTO etl_delivery (pipeline, scope, name, revision, name_order, sha256, size, stamp, seen_at) "
-        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, {NOW}) "
+        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, {NOW})) "
         "ON CONFLICT (pipeline, scope, name, revision) DO UPDATE SET stamp = excluded.stamp "
         "WHERE sha256 = excluded.sha256",
         (
             *(delivery.pipeline, delivery.scope, delivery.name, delivery.revision),
-            *(delivery.order, delivery.sha256, delivery.size, delivery.stamp),
+            *(delivery.order, delivery.sha256, delivery.size, delivery.stamp, delivery.read_at),
         ),
     ).rowcount
     if not written:

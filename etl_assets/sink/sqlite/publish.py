@@ -30,11 +30,12 @@ from etl_assets.errors import (
 from etl_assets.model import Batch, Changes, Claim, Delivery, Extract, Manifest, Receipt, Restatement, batch_id
 from etl_assets.restated import restated_over
 from etl_assets.sink.sqlite import ledger
-from etl_assets.sink.sqlite.consume import consume_events, merge_snapshot
+from etl_assets.sink.sqlite.consume import consume_events
 from etl_assets.sink.sqlite.deriving import check_upstream, record_upstream
 from etl_assets.sink.sqlite.notify import write_messages
 from etl_assets.sink.sqlite.replace import replace_partition
 from etl_assets.sink.sqlite.schema import version
+from etl_assets.sink.sqlite.snapshots import merge_snapshot, takes_more
 from etl_assets.sink.sqlite.tables import PARTITION, index_table, prepare_table, standing_table
 from etl_assets.sink.sqlite.target import Replacement, Target
 
@@ -108,7 +109,7 @@ def publish(
             )
         if isinstance(pipeline, ReplacedTable):
             _check_standing(connection, pipeline, partition, manifest)
-        if restate or not (is_remade(pipeline) and _differs_by_contract(known, manifest)):
+        if restate or not _is_due_again(connection, pipeline, known, manifest):
             receipt = already_committed(known, manifest, partition.batch if pipeline.newest_counts else None)
             if known.code != manifest.code:
                 ledger.record_proof(connection, delivery, manifest.code)
@@ -143,7 +144,7 @@ def publish(
         run=claim.run,
         rows=manifest.rows,
         lower=manifest.lower,
-        upper=manifest.upper,
+        upper=done.upper if restate and isinstance(pipeline, WatermarkTable) else manifest.upper,
         counts=replace(
             done.counts,
             source=manifest.source_rows,
@@ -223,12 +224,19 @@ def already_committed(known: Batch, manifest: Manifest, current: Batch | None) -
 
 def _ordinal(connection: sqlite3.Connection, restate: Restatement, manifest: Manifest) -> int:
     """The number of this restatement; a retry is the same operation and gets the same number."""
-    count, own = connection.execute(
-        "SELECT coalesce(max(ordinal), 0), max(CASE WHEN operation_id = ? THEN ordinal END) FROM etl_batch WHERE ordinal > 0 AND "
+    (own,) = connection.execute(
+        "SELECT max(ordinal) FROM etl_batch WHERE ordinal > 0 AND operation_id = ? AND "
         "(pipeline, scope, delivery, revision, transform_version) = (?, ?, ?, ?, ?)",
         (restate.operation, *manifest.identity),
     ).fetchone()
-    return int(own or count + 1)
+    return int(own or _next_ordinal(connection, manifest))
+
+
+def _is_due_again(connection: sqlite3.Connection, pipeline: Pipeline, known: Batch, manifest: Manifest) -> bool:
+    """Return whether the contract has changed since a delivery was committed, and makes more or other rows of it."""
+    if isinstance(pipeline, WatermarkTable):
+        return known.digest == manifest.digest and takes_more(connection, pipeline, manifest, known)
+    return is_remade(pipeline) and _differs_by_contract(known, manifest)
 
 
 def _differs_by_contract(known: Batch, manifest: Manifest) -> bool:
@@ -240,7 +248,7 @@ def _differs_by_contract(known: Batch, manifest: Manifest) -> bool:
 def _next_ordinal(connection: sqlite3.Connection, manifest: Manifest) -> int:
     """Return the number of one more batch of a delivery by the same logic."""
     query = (
-        "SELECT max(ordinal) + 1 FROM etl_batch "
+        "SELECT coalesce(max(ordinal), 0) + 1 FROM etl_batch "
         "WHERE (pipeline, scope, delivery, revision, transform_version) = (?, ?, ?, ?, ?)"
     )
     return int(connection.execute(query, manifest.identity).fetchone()[0])

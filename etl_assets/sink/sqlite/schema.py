@@ -163,6 +163,8 @@ _SECOND = (
 _THIRD: tuple[Step, ...] = (
     # The sha256 of the manifest that the batch was published from.
     "ALTER TABLE etl_batch ADD COLUMN manifest TEXT",
+    # Rows that a snapshot's bounds left out although the table lacks them.
+    "ALTER TABLE etl_batch ADD COLUMN missed INTEGER NOT NULL DEFAULT 0",
     # Names are compared by their stems.
     reorder_names,
     # A contract, other than its batch's, under which a committed delivery was found to give the rows that are committed.

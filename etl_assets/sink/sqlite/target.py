@@ -19,12 +19,14 @@ class Replacement:
     """What replacing did, and how many rows of the partition are in the table now.
 
     ``operation`` is the ledger's word for it, where that is not the pipeline's own.
+    Of a restated snapshot ``upper`` is the watermark that the table has now.
     """
 
     counts: Counts
     changes: Changes
     rows: int
-    operation: Literal["consume", "skip", "restate"] | None = None
+    operation: Literal["consume", "skip", "restate", "amend"] | None = None
+    upper: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ def verify_versions(connection: sqlite3.Connection, pipeline: str, table: str) -
     ).fetchone()
     if not count:
         return []
-    # A restatement makes the table anew, and progress begins with it.
+    # Progress begins again with a restatement.
     uppers = connection.execute(
         "SELECT shard, max(upper) FROM etl_batch b WHERE pipeline = ?1 AND id >= (SELECT coalesce(max(id), 0) FROM etl_batch r "
-        "WHERE r.pipeline = ?1 AND r.shard = b.shard AND r.operation = 'restate') GROUP BY shard",
+        "WHERE r.pipeline = ?1 AND r.shard = b.shard AND r.operation IN ('restate', 'amend')) GROUP BY shard",
         (pipeline,),
     ).fetchall()
     differences = []
@@ -122,6 +122,8 @@ def profile(connection: sqlite3.Connection, pipeline: str, table: str, identity:
         total, blank, repeated, batches = _figures(connection, pipeline, table, facts, versions)
     except sqlite3.OperationalError:  # the differences say that it cannot be read
         total, blank, repeated, batches = 0, 0, 0, []
+    if facts["operation"] == "merge" and not total and not differences:
+        differences.append(f"{pipeline}: the table has no rows: load a snapshot that has some")
     return {
         "source": pipeline,
         "control": control,

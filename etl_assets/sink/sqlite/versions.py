@@ -31,7 +31,8 @@ class Merge:
     ``optional``, take a value from whichever delivery of a version has one. With ``events`` a candidate is the last of what
     a log says of its key: the versions before it lie beside it, and their states are read again where they matter.
     Rows that were last written before the batch
-    ``since`` are by older logic: they give way to a candidate of the same version.
+    ``since`` are by older logic: they give way to a candidate of the same version. Rows that the batches ``kept`` wrote give
+    way to none, and those of ``later`` ones not to a newer version. Without ``adds``, keys that the table lacks are passed over.
     """
 
     table: str
@@ -46,6 +47,9 @@ class Merge:
     optional: frozenset[str] = frozenset()
     events: Said | None = None
     since: int = 0
+    kept: tuple[int, ...] = ()
+    later: tuple[int, ...] = ()
+    adds: bool = True
 
     @property
     def same_key(self) -> str:
@@ -67,43 +71,49 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
     # The table's version where one that stood before the candidate's is not newer: seldom.
     ahead = f"CASE WHEN c.{LEAST} <= t.{version} THEN t.{version} END" if merge.events else "NULL"
     older = f"c.{version} = t.{version} AND t._batch < {merge.since}"
+    newer = f"c.{version} > t.{version}{_but(merge.later)}"
+    # A complete snapshot brings back a row that had ended, also in an older version: it says that it is there.
+    back = f"t.{deleted} AND c.{version} < t.{version}" if merge.lift else "0"
     redone = older if merge.lift else f"{older} AND NOT t.{deleted}"
-    fills = f"NOT t.{deleted} AND NOT c.{deleted} AND {_fills(merge)}" if merge.filling else "0"
+    ended = "0" if merge.lift else f"{older} AND t.{deleted} AND NOT c.{deleted}{_but(merge.kept)}"
+    fills = f"NOT c.{deleted} AND {_fills(merge)}" if merge.filling else "0"
     connection.execute(
         f"CREATE TEMP TABLE plan AS SELECT c._rowid_ AS _candidate, t.{deleted} IS NULL OR t.{deleted} AS _was_gone, "
-        f"c.{deleted} AS _goes, coalesce(c.{version} > t.{version} OR ({redone}), 1) AS _newer, "
-        f"coalesce(c.{version} = t.{version} AND t._batch >= {merge.since}, 0) AS _same, {ahead} AS _ahead, {fills} AS _fills "
+        f"c.{deleted} AS _goes, coalesce(({newer} OR ({redone})){_but(merge.kept)}, {int(merge.adds)}) AS _newer, "
+        f"coalesce(c.{version} = t.{version} AND t._batch >= {merge.since}, 0) AS _same, {ahead} AS _ahead, {fills} AS _fills, "
+        f"coalesce({back}, 0) AS _back, coalesce({ended}, 0) AS _ended "
         f"FROM {CANDIDATE} c LEFT JOIN main.{merge.table} t ON {merge.same_key} {beyond}ORDER BY c._rowid_"
     )
     if merge.events:
         _refuse_disputed(connection, merge)
     _refuse_conflict(connection, merge, f"temp.plan p CROSS JOIN {CANDIDATE} c", "p._same AND c._rowid_ = p._candidate")
-    lifted = "p._same AND p._was_gone AND NOT p._goes" if merge.lift else "0"
-    inserted, restored, updated, gone, unchanged, filled, stale, planned, ahead_of = (
+    lifted = "((p._same AND p._was_gone AND NOT p._goes) OR p._back)" if merge.lift else "0"
+    inserted, restored, updated, gone, unchanged, filled, stale, planned, ahead_of, redone_ended, filled_any = (
         int(n)
         for n in connection.execute(
             f"SELECT total(p._newer AND p._was_gone AND NOT p._goes), total({lifted}), "
             "total(p._newer AND NOT p._was_gone AND NOT p._goes), total(p._newer AND NOT p._was_gone AND p._goes), "
-            f"total(p._same AND NOT ({lifted})), total(p._same AND p._fills), total(NOT p._newer AND NOT p._same), count(*), "
-            "count(p._ahead) FROM temp.plan p"
+            f"total(p._same AND NOT ({lifted})), total(p._same AND p._fills AND NOT p._was_gone), "
+            "total(NOT p._newer AND NOT p._same AND NOT p._back), count(*), count(p._ahead), total(p._ended), "
+            "total(p._same AND p._fills) FROM temp.plan p"
         ).fetchone()
     )
     if ahead_of and merge.events:
         stale += _count_stale_before(connection)
         _refuse_contradicted(connection, merge, merge.events)
     names = ", ".join(map(quoted, merge.columns))
-    settings = ", ".join(
-        f"{quoted(c)} = excluded.{quoted(c)}" for c in (*merge.columns, "_batch") if c not in merge.key
-    )
+    settings = ", ".join(_setting(merge, c) for c in (*merge.columns, "_batch") if c not in merge.key)
     settings += "".join(f", {quoted(c)} = NULL" for c in merge.absent)
     connection.execute(
-        f"INSERT INTO main.{merge.table} ({names}, _batch) SELECT {merge.of('c', merge.columns)}, ? "
+        f"INSERT INTO main.{merge.table} AS t ({names}, _batch) SELECT {merge.of('c', merge.columns)}, ? "
         f"FROM temp.plan p CROSS JOIN {CANDIDATE} c WHERE (p._newer OR ({lifted})) AND c._rowid_ = p._candidate "
         f"ORDER BY p._candidate ON CONFLICT ({', '.join(map(quoted, merge.key))}) DO UPDATE SET {settings}",
         (merge.batch,),
     )
-    if filled:
+    if filled_any:
         _fill(connection, merge)
+    if redone_ended:
+        _redo_ended(connection, merge)
     rows, ties = connection.execute(
         f"SELECT count(*), total({version} IS ?) FROM {CANDIDATE}", (merge.watermark,)
     ).fetchone()
@@ -115,13 +125,51 @@ def merge_versions(connection: sqlite3.Connection, merge: Merge) -> Counts:
         restored=restored,
         stale=stale,
         skipped=rows - planned,
+        missed=count_missed(connection, merge) if rows > planned else 0,
         ties=int(ties) if merge.watermark is not None else 0,
     )
 
 
+def _setting(merge: Merge, column: str) -> str:
+    """What a column becomes. Of a row that is brought back in its own version, what was said of it before still holds."""
+    name = quoted(column)
+    if not merge.lift or column not in merge.filling:
+        return f"{name} = excluded.{name}"
+    own = f"t.{quoted(VERSION)} = excluded.{quoted(VERSION)} AND t._batch >= {merge.since}"
+    return f"{name} = CASE WHEN {own} THEN coalesce(excluded.{name}, t.{name}) ELSE excluded.{name} END"
+
+
+def _but(batches: Sequence[int]) -> str:
+    """The condition that none of these batches wrote the table's row."""
+    return f" AND t._batch NOT IN ({', '.join(map(str, batches))})" if batches else ""
+
+
+def _redo_ended(connection: sqlite3.Connection, merge: Merge) -> None:
+    """Let newer logic say what an ended row held: one that comes back in this version is then the same in any order."""
+    settings = ", ".join(_setting(merge, c) for c in (*merge.columns, "_batch") if c not in (*merge.key, DELETED))
+    connection.execute(
+        f"INSERT INTO main.{merge.table} AS t ({', '.join(map(quoted, merge.columns))}, _batch) "
+        f"SELECT {merge.of('c', merge.columns)}, ? FROM temp.plan p CROSS JOIN {CANDIDATE} c "
+        "WHERE p._ended AND c._rowid_ = p._candidate ORDER BY p._candidate "
+        f"ON CONFLICT ({', '.join(map(quoted, merge.key))}) DO UPDATE SET {settings}",
+        (merge.batch,),
+    )
+
+
+def count_missed(connection: sqlite3.Connection, merge: Merge, inside: bool = False) -> int:
+    """Count the candidates outside of the bounds (or ``inside`` of them) that the table lacks, or has in an older version."""
+    version = quoted(VERSION)
+    bounds = "1" if merge.least is None else f"c.{version} {'>=' if inside else '<'} {merge.least}"
+    found = connection.execute(
+        f"SELECT count(*) FROM {CANDIDATE} c LEFT JOIN main.{merge.table} t ON {merge.same_key} "
+        f"WHERE {bounds} AND coalesce(c.{version} > t.{version}, 1)"
+    ).fetchone()
+    return int(found[0])
+
+
 def _fills(merge: Merge) -> str:
     """Where the candidate has a value that the table lacks, though both are one version."""
-    return _any([f"(t.{quoted(c)} IS NULL AND c.{quoted(c)} IS NOT NULL)" for c in merge.filling])
+    return any_of([f"(t.{quoted(c)} IS NULL AND c.{quoted(c)} IS NOT NULL)" for c in merge.filling])
 
 
 def _fill(connection: sqlite3.Connection, merge: Merge) -> None:
@@ -209,9 +257,10 @@ def clear_versions(connection: sqlite3.Connection, table: str, which: str = "1",
 def _refuse_conflict(connection: sqlite3.Connection, merge: Merge, candidates: str, which: str) -> None:
     """Refuse an equal version with another state: which one holds cannot be told. Two ends of a row are the same end.
 
+    Only a log says with a version that a row ends; that a snapshot lacks a key contradicts no version of it.
     ``candidates`` are the rows ``c`` to compare with the table's ``t``, and ``which`` of them.
     """
-    own = (VERSION, POSITION, *((DELETED,) if merge.lift else ()))
+    own = (VERSION, POSITION, *(() if merge.events else (DELETED,)))
     payload = [c for c in merge.columns if c not in merge.key and c not in own]
     if not payload:
         return
@@ -245,12 +294,12 @@ def _differ(merge: Merge, payload: Sequence[str]) -> str:
         parts.append(f"({merge.of('t', strict)}) IS NOT ({merge.of('c', strict)})")
     elif strict:
         parts.append(f"{merge.of('t', strict)} IS NOT {merge.of('c', strict)}")
-    return f"({_any(parts)})"
+    return f"({any_of(parts)})"
 
 
-def _any(parts: Sequence[str]) -> str:
+def any_of(parts: Sequence[str]) -> str:
     """``OR`` as a balanced tree: SQLite bounds how deep an expression nests."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
-    return f"({_any(parts[:half])} OR {_any(parts[half:])})"
+    return f"({any_of(parts[:half])} OR {any_of(parts[half:])})"
