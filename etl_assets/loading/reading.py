@@ -136,7 +136,8 @@ class Reader:
         if refusal and refusal.kind == UnrelatedDeliveries.__name__:
             # It stays refused beside those that it came with, one of which a person has chosen perhaps.
             return chosen, [a for a in complete if a is not chosen]
-        return chosen, beside(chosen, waiting, current.order if current else None)
+        # One that is committed, and read again, is no part of what waits.
+        return chosen, beside(chosen, waiting, current.order if current else None) if chosen in waiting else ()
 
     def _revision(self, arrival: Arrival, recorded: Mapping[str, RecordedDelivery]) -> int:
         """The revision that an arrival's bytes are, or would be."""

@@ -396,16 +396,15 @@ def test_what_one_snapshot_says_of_an_optional_column_is_kept_whichever_of_one_v
     assert ends == {(("a", 1, "red", "round"), ("b", 2, "blue", None))}
 
 
-def test_one_bad_snapshot_of_a_day_stops_the_later_ones_until_it_is_mended(tmp_path: Path) -> None:
+def test_one_bad_snapshot_of_a_day_keeps_no_later_one_waiting(tmp_path: Path) -> None:
     world = world_of(tmp_path, complete="whole")
     world.deliver(A, snapshot("a,01,1"), "1.csv")
     world.deliver(A, snapshot("a,02,2,x"), "2.csv")
     world.deliver(A, snapshot("a,03,3"), "3.csv")
-    refusal = world.load(A)
-    assert [type(o.error) for o in refusal] == [type(None), RaggedRow]
-    assert live(world) == [("a", 1, 1)]
+    assert [type(o.error) for o in world.load(A)] == [type(None), RaggedRow, type(None)]
+    assert live(world) == [("a", 3, 3)]
     world.deliver(A, snapshot("a,02,2"), "2.csv")
-    assert [o.status for o in world.load(A)] == ["already committed", "committed", "committed"]
+    assert [type(o.error) for o in world.load(A)] == [type(None), Superseded, type(None)]
     assert live(world) == [("a", 3, 3)]
 
 
