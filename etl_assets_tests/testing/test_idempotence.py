@@ -264,15 +264,16 @@ def test_a_newest_delivery_that_is_refused_leaves_nothing_to_prove() -> None:
 
 
 def test_whole_snapshots_of_a_source_that_goes_back_in_time_are_caught_and_the_order_is_named() -> None:
-    """The row was withdrawn, and came back as it was before a change: an older version does not bring it back."""
+    """The row came back in an older version, which stands only where its absence was heard in between."""
     deliveries = {
         f"readings/{A}/1.csv": snapshot("a,05,5", "b,01,1"),
         f"readings/{B}/1.csv": snapshot("b,01,1"),
         f"readings/{C}/1.csv": snapshot("a,03,3", "b,01,1"),
     }
     told = failure(readings(complete="whole"), deliveries)
-    assert "rows, only this way: {'id': 'a', 'updated': '2024-01-03T00:00:00Z', 'value': 3}" in told
-    assert f"only the last snapshot:\n  readings/{C}/1.csv\n" in told
+    assert "rows, only in order: {'id': 'a', 'updated': '2024-01-03T00:00:00Z', 'value': 3}" in told
+    assert "rows, only this way: {'id': 'a', 'updated': '2024-01-05T00:00:00Z', 'value': 5}" in told
+    assert f"each when it arrives, in another order:\n  readings/{A}/1.csv\n  then readings/{C}/1.csv\n" in told
 
 
 def test_a_log_that_says_two_things_under_one_version_is_caught() -> None:
