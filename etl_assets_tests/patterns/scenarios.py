@@ -26,7 +26,7 @@ def _nothing(world: World) -> None:
 
 
 def _first_events(world: World) -> None:
-    world.deliver(A, lines(upsert(1, 1, 1), upsert(2, 1, 2, "fig"), upsert(3, 5, 3), delete(4, 1, 9)))
+    world.deliver(A, lines(upsert(1, 1, 1), upsert(2, 1, 2, "fig"), upsert(3, 5, 3), delete(4, 2, 9)))
 
 
 def _consumed(world: World) -> None:
@@ -70,7 +70,7 @@ def _next_of_us(world: World) -> None:
 
 
 def _stale_events(world: World) -> None:
-    world.deliver(B, lines(upsert(5, 0, 1, "old"), upsert(6, 0, 9, "ghost")))
+    world.deliver(B, lines(upsert(5, 4, 3, "old"), upsert(6, 1, 9, "ghost")))
 
 
 def _two_snapshots(world: World) -> None:

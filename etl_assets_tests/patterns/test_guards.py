@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from etl_assets.contract import debezium, decimal, integer, native, quarantine, text, transform
-from etl_assets.errors import BadEvent, BatchIdentityConflict, VersionConflict
+from etl_assets.errors import BadEvent, BatchIdentityConflict, EmptyDelivery, VersionConflict
 from etl_assets_tests.patterns.logs import (
     A,
     B,
@@ -26,13 +26,13 @@ from etl_assets_tests.patterns.logs import (
 from etl_assets_tests.world import World
 
 
-def test_a_whole_snapshot_of_nothing_but_quarantined_rows_is_no_empty_one_and_withdraws_nothing(tmp_path: Path) -> None:
+def test_a_whole_snapshot_of_quarantined_rows_alone_is_no_success(tmp_path: Path) -> None:
     world = World(tmp_path, readings(complete="whole", invalid_rows=quarantine(up_to=1.0)))
     world.deliver(A, snapshot("a,01,1"))
     world.load(A)
     at = position(world)
     world.deliver(B, snapshot("a,02,x", "b,,2"))
-    assert done(world.load(B)) == [("committed", {"rejected": 2})]
+    refused(world, EmptyDelivery, "has no valid row: all of its 2 are rejected", scope=B)
     assert [(v[0], v[2]) for v in versions(world)] == [("a", 0)]
     assert position(world) == at
     assert world.warehouse.verify(world.pipeline) == []
