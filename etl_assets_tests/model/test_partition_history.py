@@ -129,6 +129,18 @@ class PartitionMachine(RuleBasedStateMachine):
         self._load(day, delivery=name, restate="the history says so")
         assert self.known == known + 1
 
+    @rule(day=st.sampled_from(DAYS), raised=st.booleans(), data=st.data())
+    def a_correction_is_restated_away(self, day: str, raised: bool, data: st.DataObject) -> None:
+        """Two files come one after the other, the first one is restated, and all is run again, perhaps by newer logic."""
+        earlier, later = sorted(data.draw(st.sets(st.sampled_from(range(len(NAMES))), min_size=2, max_size=2)))
+        for number in (earlier, later):
+            self.a_file_arrives(day, NAMES[number], {1: 7, 2: number, 3: data.draw(st.integers(1, 3))})
+            self._load(day, delivery=NAMES[number], restate="first of all")
+        self._load(day, delivery=NAMES[earlier], restate="the later one was withdrawn")
+        if raised:
+            self.the_version_is_raised()
+        self.all_days_are_run()
+
     @rule(times=st.integers(1, 4))
     def extracts_cannot_be_written_for_a_while(self, times: int) -> None:
         """An outage is nobody's fault: nothing changes, and nothing is counted against a file."""
