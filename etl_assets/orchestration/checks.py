@@ -8,7 +8,7 @@ from etl_assets.contract import DerivedTable, Pipeline
 from etl_assets.loading import Status, survey
 from etl_assets.orchestration.counting import count_rows
 from etl_assets.orchestration.names import ACCEPTED, extract_key, in_order, table_key
-from etl_assets.orchestration.wording import missing
+from etl_assets.orchestration.wording import missing, place
 from etl_assets.settings import Settings
 from etl_assets.sink import open_sink
 
@@ -44,7 +44,7 @@ def _check(asset: dg.AssetKey, name: str, description: str, evaluate: Evaluate) 
 
 
 def _lines(statuses: list[Status]) -> str:
-    return "\n".join(f"{s.scope}/{s.name}#{s.revision}: {s.state}: {s.reason}" for s in statuses)
+    return "\n".join(f"{place(s)}: {s.state}: {s.reason}" for s in statuses)
 
 
 def _ledger_matches_rows(pipeline: Pipeline, rooms: Settings) -> dg.AssetChecksDefinition:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from etl_assets.contract import DerivedTable, Pipeline
+from etl_assets.landing import misfitting
 from etl_assets.loading import Status, open_source, survey
 from etl_assets.orchestration.wording import missing
 from etl_assets.settings import Settings
@@ -24,6 +25,7 @@ class Findings:
     unknown: tuple[Status, ...]
     committed: int
     missing: str
+    misfits: str
 
 
 def find(settings: Settings, pipeline: Pipeline) -> Findings:
@@ -40,6 +42,7 @@ def find(settings: Settings, pipeline: Pipeline) -> Findings:
         unknown=of("unknown partition"),
         committed=len(of("committed")),
         missing=missing(pipeline, found),
+        misfits=misfitting(found.misfits),
     )
 
 
@@ -76,6 +79,8 @@ class Finder:
         """A number for all that a survey depends on; of a derived table, what has arrived follows from the ledger."""
         upstream = [one.pipeline for one in pipeline.upstream] if isinstance(pipeline, DerivedTable) else []
         names = [pipeline.name, *upstream]
-        arrivals = () if upstream else tuple(open_source(self.settings, pipeline, self._sink).arrivals())
+        source = open_source(self.settings, pipeline, self._sink)
+        arrivals = () if upstream else tuple(source.arrivals())
         keys = pipeline.partitions.keys()
-        return hash((pipeline.code, len(keys), *keys[-1:], *(marks.get(name) for name in names), arrivals))
+        seen = (arrivals, tuple(source.misfits))
+        return hash((pipeline.code, len(keys), *keys[-1:], *(marks.get(name) for name in names), seen))

@@ -11,6 +11,7 @@ import dagster as dg
 from etl_assets.contract import ChangeLogTable, DerivedTable, Pipeline, WatermarkTable
 from etl_assets.contract.columns import Column
 from etl_assets.model import Batch, Changes, Extract, ExtractColumn, Receipt
+from etl_assets.naming import shown
 from etl_assets.orchestration.counting import TableRows
 from etl_assets.staging.extract import rejected_lines
 
@@ -72,7 +73,7 @@ def extract_metadata(pipeline: Pipeline, extract: Extract) -> Metadata:
     manifest = extract.manifest
     metadata: Metadata = {
         "dagster/partition_row_count": manifest.rows,
-        "delivery": f"{manifest.delivery}#{manifest.revision}",
+        "delivery": shown(f"{manifest.delivery}#{manifest.revision}"),
         "source_rows": manifest.source_rows,
         "rejected_rows": manifest.rejected_rows,
         "input_bytes": manifest.input_size,
@@ -91,7 +92,7 @@ def committed_extract_metadata(batch: Batch) -> Metadata:
     """What the ledger knows of the extract that a batch was published from."""
     return {
         "dagster/partition_row_count": batch.rows,
-        "delivery": f"{batch.delivery}#{batch.revision}",
+        "delivery": shown(f"{batch.delivery}#{batch.revision}"),
         "source_rows": batch.counts.source,
         "rejected_rows": batch.counts.rejected,
         "input_sha256": batch.input_sha256,
@@ -112,7 +113,7 @@ def table_metadata(
     metadata: Metadata = {
         "status": receipt.status,
         "batch": batch.batch,
-        "delivery": f"{batch.delivery}#{batch.revision}",
+        "delivery": shown(f"{batch.delivery}#{batch.revision}"),
     }
     # In the order in which a person asks: what happened, why, to how many rows; identities last.
     metadata |= _progress(pipeline, batch)
@@ -195,8 +196,8 @@ def _cell(value: object) -> str:
 def rejects_table(extract: Extract) -> str:
     """The first rejected rows: where they stand in the delivery, why, and what they are."""
     with rejected_lines(extract) as lines:
-        shown = [json.loads(line) for line in itertools.islice(lines, REJECTS_SHOWN)]
-    rows = [(r["line"] or "unknown", "; ".join(r["reasons"]), _values(r["row"])) for r in shown]
+        first = [json.loads(line) for line in itertools.islice(lines, REJECTS_SHOWN)]
+    rows = [(r["line"] or "unknown", "; ".join(r["reasons"]), _values(r["row"])) for r in first]
     more = extract.manifest.rejected_rows - len(rows)
     return markdown_table(("line", "why", "row"), rows) + (f"\n\n… and {more:,} more in the extract" if more else "")
 

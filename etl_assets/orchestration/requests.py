@@ -172,6 +172,7 @@ def _describe(
         listed("still arriving", with_reasons(findings.arriving)),
         listed("unknown partition", with_reasons(findings.unknown)),
         f"no delivery for {findings.missing}" if findings.missing else "",
+        findings.misfits,
     ]
     said = [part for part in parts if part]
     idle = not said

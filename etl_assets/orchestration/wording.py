@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from etl_assets.contract import Pipeline
 from etl_assets.contract.partitions import shard_of, shards_of
 from etl_assets.loading import Status, Survey
+from etl_assets.naming import shown
 from etl_assets.orchestration.names import in_order
 
 #: Deliveries of one kind that a message names; the rest are counted.
@@ -34,9 +35,14 @@ def listed(what: str, which: Sequence[tuple[Status, str]]) -> str:
     """Some deliveries with the reason of each; an empty text where there are none."""
     if not which:
         return ""
-    shown = [f"{s.scope}/{s.name}#{s.revision} ({_brief(reason)})" for s, reason in which[:NAMED]]
+    listed = [f"{place(status)} ({_brief(reason)})" for status, reason in which[:NAMED]]
     more = f" and {len(which) - NAMED:,} more" if len(which) > NAMED else ""
-    return f"{what}: {', '.join(shown)}{more}"
+    return f"{what}: {', '.join(listed)}{more}"
+
+
+def place(status: Status) -> str:
+    """Return the partition, name and revision of a delivery, as they may be shown."""
+    return shown(f"{status.scope}/{status.name}#{status.revision}")
 
 
 def with_reasons(statuses: Iterable[Status]) -> list[tuple[Status, str]]:
@@ -45,5 +51,5 @@ def with_reasons(statuses: Iterable[Status]) -> list[tuple[Status, str]]:
 
 
 def _brief(reason: str) -> str:
-    line = reason.splitlines()[0] if reason else ""
+    line = shown(reason.splitlines()[0]) if reason else ""
     return line if len(line) <= 240 else f"{line[:240]}…"

@@ -133,3 +133,51 @@ def test_a_control_file_that_is_mended_is_noticed_at_the_next_tick(desk: Desk) -
     control.write_text("1")
     assert all(r.success for r in desk.carry_out(desk.tick()))
     assert [b.scope for b in desk.world.ledger()] == [DAYS[0]]
+
+
+def test_a_file_that_nearly_fits_the_pattern_is_told_from_the_next_tick_on(shop: Desk) -> None:
+    deliver(shop.world, "apples")
+    shop.carry_out(shop.tick())
+    assert "does not fit" not in str(shop.tick().skip_message)
+    misfit = shop.world.deliver(DAYS[0], "x", "2\u202e.CSV", pipeline="apples")
+    said = str(shop.tick().skip_message)
+    assert (
+        "apples: nothing to ask for: 1 partitions are committed with their newest delivery. 1 file lies there" in said
+    )
+    assert rf"{DAYS[0]}/2\u202e.CSV (upper and lower case" in said
+    misfit.unlink()
+    assert "does not fit" not in str(shop.tick().skip_message)
+
+
+def test_names_that_a_terminal_would_obey_are_shown_escaped(desk: Desk) -> None:
+    deliver(desk.world, "orders", DAYS[0], "1\x1b[2J.csv")
+    desk.world.deliver(DAYS[1], b"", "1\x1b[2J\u202e.csv")
+    assert [r.success for r in desk.carry_out(desk.tick())] == [False]
+    said = str(desk.tick().skip_message)
+    assert rf"needs attention: {DAYS[1]}/1\x1b[2J\u202e.csv#1 (refused once: " in said
+    evaluations = desk.job("check_ledger").get_asset_check_evaluations()
+    checks = "\n".join(str(e.description) for e in evaluations)
+    assert rf"{DAYS[1]}/1\x1b[2J\u202e.csv#1: needs attention" in checks
+    assert [m["delivery"] for _, m in desk.materializations("orders")] == [r"1\x1b[2J.csv#1"]
+    assert "\x1b" not in said + checks
+    assert "\u202e" not in said + checks
+
+
+def test_names_that_do_not_tell_the_newest_need_attention_in_a_tick(desk: Desk) -> None:
+    for file in ("jan.csv", "feb.csv"):
+        deliver(desk.world, "orders", file=file)
+    tick = desk.tick()
+    said = str(tick.skip_message)
+    assert (tick.run_requests, "needs attention: " in said) == ([], True)
+    assert f"{DAYS[0]}/jan.csv#1 (the names 'jan.csv' and 'feb.csv' do not tell" in said
+
+
+def test_parts_that_share_no_key_need_attention_in_a_tick(desk: Desk) -> None:
+    for number in (1, 2):
+        desk.world.deliver(DAYS[0], f"{HEADER}{number},{DAYS[0]},pear,1\n", f"part-{number}.csv")
+    assert [r.success for r in desk.carry_out(desk.tick())] == [False]
+    tick = desk.tick()
+    assert not tick.run_requests
+    assert f"needs attention: {DAYS[0]}/part-1.csv#1 (" in str(tick.skip_message)
+    assert f", {DAYS[0]}/part-2.csv#1 (" in str(tick.skip_message)
+    assert desk.world.ledger() == []
