@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import dagster as dg
 
 from etl_assets.contract import DeliveredTable, Pipeline
+from etl_assets.contract.naming import check_together
 from etl_assets.errors import ContractError
 from etl_assets.orchestration.assets import landing_asset, pipeline_assets
 from etl_assets.orchestration.checks import all_checks
@@ -23,10 +24,12 @@ def build_defs(pipelines: Iterable[Pipeline], rooms: Settings | None = None, nam
     Merge the result with other definitions by ``Definitions.merge``: it brings no executor and no resources that could
     be in the way of theirs. What is made once for all pipelines (the sensor ``deliveries``, the asset ``outbox``, the
     job ``check_ledger`` …) begins with ``name`` where it is given, so that a project may call this several times.
+    Raises ``ContractError`` where names clash; where two calls share theirs, once the project that holds both is loaded.
     """
     pipelines = list(pipelines)
     if name is not None and not name.isidentifier():
         raise ContractError(f"build_defs: name: {name!r} must be letters, digits and _, and begin with no digit")
+    _check_names(pipelines)
     rooms = rooms or Settings.from_environment()
     loads = {p.name: load_job(p) for p in pipelines}
     checks = [check for p in pipelines for check in all_checks(p, rooms)]
@@ -49,3 +52,15 @@ def build_defs(pipelines: Iterable[Pipeline], rooms: Settings | None = None, nam
             *ledger_schedules(checking, reconciling, name),
         ],
     )
+
+
+def _check_names(pipelines: list[Pipeline]) -> None:
+    """Raise ``ContractError`` where two pipelines, or an asset of one and the other, have the same name."""
+    names = [pipeline.name for pipeline in pipelines]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ContractError(f"build_defs: two pipelines are named {twice[0]!r}: rename one")
+    try:
+        check_together(pipelines)
+    except ValueError as error:
+        raise ContractError(f"build_defs: {error}") from error

@@ -11,6 +11,7 @@ from etl_assets.orchestration.inflight import is_running
 from etl_assets.orchestration.jobs import EXECUTOR, AssetJob
 from etl_assets.orchestration.metadata import Metadata, markdown_table
 from etl_assets.orchestration.names import OUTBOX, OUTBOX_POOL, RELAY_JOB, WAITING_SENSOR, shared, table_key
+from etl_assets.orchestration.once import OnceNamed
 from etl_assets.outbox import Attempt, deliver, open_relay
 from etl_assets.settings import Settings
 from etl_assets.sink import Sink, open_sink
@@ -56,7 +57,7 @@ def outbox_asset(pipelines: Sequence[Pipeline], rooms: Settings, name: str | Non
             raise _failure(parked)
         return dg.MaterializeResult(metadata=_shown(sink, attempts))
 
-    return outbox
+    return OnceNamed.of(outbox)
 
 
 def relay_job(name: str | None) -> AssetJob:

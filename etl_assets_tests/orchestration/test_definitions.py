@@ -177,6 +177,33 @@ def test_a_project_has_several_definitions_under_names_of_their_own(world: World
         build_defs([orders()], world.settings, name="not a name")
 
 
+@pytest.mark.parametrize("name", [None, "nyc"])
+def test_two_calls_of_one_name_are_refused_in_our_own_words(world: World, name: str | None) -> None:
+    theirs = dg.Definitions(executor=dg.multiprocess_executor, resources={"rooms": "theirs"})
+    first, second = build_defs([orders()], world.settings, name), build_defs([weather], world.settings, name)
+    with pytest.raises(ContractError, match=r"build_defs: two calls in one project .* name of its own"):
+        dg.Definitions.validate_loadable(dg.Definitions.merge(first, theirs, second))
+    # Each loads alone, as often as one likes, and twice the same one is one.
+    for defs in (
+        first,
+        second,
+        first,
+        dg.Definitions.merge(theirs, first, first),
+        build_defs([orders()], world.settings),
+    ):
+        dg.Definitions.validate_loadable(dg.Definitions.merge(defs))
+
+
+@pytest.mark.parametrize(
+    "names, said",
+    [(("orders", "orders"), "two pipelines are named 'orders'"), (("orders", "orders_extract"), "rename one")],
+)
+def test_names_that_clash_within_a_call_are_refused(world: World, names: tuple[str, str], said: str) -> None:
+    pipelines = [orders(name=name, table=f"{name}_{number}") for number, name in enumerate(names)]
+    with pytest.raises(ContractError, match=f"build_defs: .*{said}"):
+        build_defs(pipelines, world.settings)
+
+
 def test_a_key_that_is_unique_in_its_partition_is_not_called_unique() -> None:
     table = build_defs([orders(key_unique_in="partition", key=["id"])], Rooms("landing", "staged", "w.sqlite"))
     columns = table.resolve_asset_graph().get(dg.AssetKey("orders")).metadata["dagster/column_schema"].columns
