@@ -28,7 +28,7 @@ def accepted_check(pipeline: Pipeline, rooms: Settings) -> dg.AssetChecksDefinit
     def evaluate() -> dg.AssetCheckResult:
         refused = [s for s in survey(rooms, pipeline).waiting() if s.state in ("refused", "needs attention")]
         return dg.AssetCheckResult(
-            passed=not refused, description=_lines(refused) or "No delivery that counts is refused"
+            passed=not refused, description=_paragraphs(refused) or "No delivery that counts is refused"
         )
 
     described = f"{which} the contract. If it does not, it is refused with its reason, and the table keeps its rows."
@@ -43,8 +43,9 @@ def _check(asset: dg.AssetKey, name: str, description: str, evaluate: Evaluate) 
     return check
 
 
-def _lines(statuses: list[Status]) -> str:
-    return "\n".join(f"{place(s)}: {s.state}: {s.reason}" for s in statuses)
+def _paragraphs(statuses: list[Status]) -> str:
+    """Return a paragraph for each, since Dagster shows descriptions as Markdown."""
+    return "\n\n".join(f"{place(s)}: {s.state}: {s.reason}" for s in statuses)
 
 
 def _ledger_matches_rows(pipeline: Pipeline, rooms: Settings) -> dg.AssetChecksDefinition:
@@ -54,7 +55,7 @@ def _ledger_matches_rows(pipeline: Pipeline, rooms: Settings) -> dg.AssetChecksD
         rows, partitions = count_rows(sink, pipeline), len(sink.current(pipeline.name))
         return dg.AssetCheckResult(
             passed=not differences,
-            description="\n".join(differences)
+            description="\n\n".join(differences)
             or f"{rows.total:,} rows {'from' if in_order(pipeline) else 'in'} {partitions:,} partitions",
             metadata={"partitions": partitions, "rows": rows.total, "differences": differences},
         )
@@ -101,7 +102,7 @@ def _nothing_waits(pipeline: Pipeline, rooms: Settings) -> dg.AssetChecksDefinit
         return dg.AssetCheckResult(
             passed=not open_ones,
             severity=dg.AssetCheckSeverity.WARN,
-            description=_lines(open_ones) or "All that has arrived is committed",
+            description=_paragraphs(open_ones) or "All that has arrived is committed",
             metadata={
                 "waiting": sum(s.state != "needs attention" for s in open_ones),
                 "needs_attention": sum(s.state == "needs attention" for s in open_ones),

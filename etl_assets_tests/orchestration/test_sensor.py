@@ -170,6 +170,10 @@ def test_names_that_do_not_tell_the_newest_need_attention_in_a_tick(desk: Desk) 
     said = str(tick.skip_message)
     assert (tick.run_requests, "needs attention: " in said) == ([], True)
     assert f"{DAYS[0]}/jan.csv#1 (the names 'jan.csv' and 'feb.csv' do not tell" in said
+    # The check has a paragraph for each, which Markdown keeps apart.
+    evaluations = {e.check_name: str(e.description) for e in desk.job("check_ledger").get_asset_check_evaluations()}
+    paragraphs = evaluations["delivery_accepted"].split("\n\n")
+    assert [p.split(":")[0] for p in paragraphs] == [f"{DAYS[0]}/{name}.csv#1" for name in ("feb", "jan")]
 
 
 def test_parts_that_share_no_key_need_attention_in_a_tick(desk: Desk) -> None:
