@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -186,13 +187,18 @@ class StaticPartitions(Frozen):
                     f"{name!r} cannot be a partition key (blank, padded, holding a control character such as a tab or a line "
                     "end, a lone surrogate or '...')"
                 )
-        repeated = {n for n in names if names.count(n) > 1}
+        repeated = {name for name, times in Counter(names).items() if times > 1}
         if repeated:
             raise ValueError(f"partition keys repeat: {sorted(repeated)}")
         return names
 
     def contains(self, key: str, now: dt.datetime | None = None) -> bool:
-        return key in self.names
+        return key in self._known
+
+    @functools.cached_property
+    def _known(self) -> frozenset[str]:
+        """Return the names as a set: each delivery of a listing is looked up in it."""
+        return frozenset(self.names)
 
     def keys(self, now: dt.datetime | None = None) -> Sequence[str]:
         return self.names
