@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -12,8 +13,8 @@ import click
 from etl_assets.errors import EtlError, OperationalError
 from etl_assets.naming import shown
 
-#: Columns of what another program reads.
-PIPE = 1 << 16
+#: Longer tables are printed without fitting them to the terminal, which would take longer than what they tell of.
+FITTED_ROWS = 1_000
 
 
 def print_document(document: dict[str, Any]) -> None:
@@ -21,16 +22,30 @@ def print_document(document: dict[str, Any]) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns: fitted to a terminal, and never folded where another program reads them."""
+    escaped = [[on_terminal(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty() or len(rows) > FITTED_ROWS:
+        click.echo("\n".join(_aligned([list(header), *escaped])))
+        return
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in header:
         table.add_column(name, overflow="fold")  # in a narrow terminal nothing is cut off
-    for row in rows:
-        table.add_row(*map(on_terminal, row))
-    # A pipe has no width: do not fold what another program reads.
-    Console(width=None if sys.stdout.isatty() else PIPE, markup=False, highlight=False).print(table)
+    for row in escaped:
+        table.add_row(*row)
+    Console(markup=False, highlight=False).print(table)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Return the lines of a table; a cell of several lines has one below the other."""
+    from rich.cells import cell_len
+
+    lines = [line for row in rows for line in itertools.zip_longest(*(c.split("\n") for c in row), fillvalue="")]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        yield "  ".join(t + " " * (w - cell_len(t)) for t, w in zip(line, widths, strict=True)).rstrip()
 
 
 def on_terminal(text: str) -> str:
