@@ -34,9 +34,9 @@ def found(events: list[Event], batch: int) -> tuple[int, list[list[int]]]:
         keys, versions, lines = (
             np.array(column, np.int64) for column in zip(*rows[max(0, start - 1) : end], strict=True)
         )
-        told += history.closed(versions, lines, keys[1:] == keys[:-1]).to_pylist()
+        told += history.closed(versions, lines, keys[1:] == keys[:-1], {})[0].to_pylist()
         start = end
-    told += history.last(*rows[-1][1:]).to_pylist()
+    told += history.last(*rows[-1][1:])[0].to_pylist()
     return history.stale, told
 
 
