@@ -91,7 +91,10 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # the last connection to close removes the log
+        return 0
 
 
 @contextlib.contextmanager
